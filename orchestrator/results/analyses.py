@@ -78,26 +78,26 @@ def edges_answer(dataset: str, data: Mapping[str, Sequence[Json]]) -> Answer | N
     return Answer("edges", dataset, "Were the ranges wide enough?", headline, notes=tuple(notes), data=data)
 
 
-def optimism_answer(dataset: str, found: Json | None, winner: str | None) -> Answer | None:
+def optimism_answer(dataset: str, analysis: Json | None, winner: str | None) -> Answer | None:
     """Return the answer about the optimism of a search, see ``optimism_of``; ``None`` without a confirmed candidate."""
-    if found is None:
+    if analysis is None:
         return None
-    metric, unit = found["metric"], metric_words(found["metric"])
+    metric, unit = analysis["metric"], metric_words(analysis["metric"])
 
-    def changed(who: str, excess: float, ends: str = "") -> str:
+    def changed(subject: str, excess: float, ends: str = "") -> str:
         verb = "lost" if excess >= 0 else "gained"
-        return f"From the search to fresh seeds {who} {verb} {number_text(abs(excess), metric)} {unit}{ends}."
+        return f"From the search to fresh seeds {subject} {verb} {number_text(abs(excess), metric)} {unit}{ends}."
 
     said = []
-    candidates = {one["trial"]: one for one in found["candidates"]}
+    candidates = {candidate["trial"]: candidate for candidate in analysis["candidates"]}
     if winner in candidates:
         search, fresh = candidates[winner]["search"], candidates[winner]["fresh"]
         ends = f" ({number_text(search, metric)} to {number_text(fresh, metric)})"
         said.append(changed("the winner", search - fresh, ends))
     if len(candidates) > 1 or not said:
-        said.append(changed(count_text(len(candidates), "candidate"), found["excess"], " on average"))
-    question, numbers = "How optimistic was the search?", {"excess": found["excess"]}
-    return Answer("optimism", dataset, question, said[0], numbers=numbers, notes=tuple(said[1:]), data=found)
+        said.append(changed(count_text(len(candidates), "candidate"), analysis["excess"], " on average"))
+    question, numbers = "How optimistic was the search?", {"excess": analysis["excess"]}
+    return Answer("optimism", dataset, question, said[0], numbers=numbers, notes=tuple(said[1:]), data=analysis)
 
 
 def front_answer(dataset: str, front: Sequence[Point], goals: Sequence[Objective]) -> Answer | None:
@@ -128,15 +128,15 @@ def front_answer(dataset: str, front: Sequence[Point], goals: Sequence[Objective
     return Answer("pareto", dataset, question, headline, table=table_of(columns, rows), notes=notes, figure="front")
 
 
-def equal_budget_answer(dataset: str, found: Json | None) -> Answer | None:
+def equal_budget_answer(dataset: str, analysis: Json | None) -> Answer | None:
     """Return the answer about a dataset's losses at equal budgets, from ``equal_budgets``; ``None`` without them."""
-    if found is None:
+    if analysis is None:
         return None
-    names = loss_names(found)
-    compared = {comparison["other"]: comparison for comparison in found["comparisons"]}
-    most = max(curve["candidates"] for curve in found["losses"])
+    names = loss_names(analysis)
+    compared = {comparison["other"]: comparison for comparison in analysis["comparisons"]}
+    most = max(curve["candidates"] for curve in analysis["losses"])
     budgets = [2**power for power in range(most.bit_length())][-BUDGETS:]
-    metric = found["metric"]
+    metric = analysis["metric"]
     columns = [
         Column("label", "label", hidden=True),
         Column("model", "model", hidden=True),
@@ -148,15 +148,15 @@ def equal_budget_answer(dataset: str, found: Json | None) -> Answer | None:
         Column("probability", "leader ahead", unit="share"),
     ]
     rows: list[Sequence[TableCell]] = []
-    for curve in found["losses"]:
+    for curve in analysis["losses"]:
         label, comparison = curve["label"], compared.get(curve["label"])
         bands = zip(curve["expected"], curve["low"], curve["high"], strict=True)
         at = dict(zip(curve["trials"], (Quantity(best, None, *band) for best, *band in bands), strict=True))
         gap, share = (-comparison["difference"], comparison["probability"]) if comparison else (None, None)
         about = (label, curve["model"], curve["loss"], names[label], curve["candidates"])
         rows.append((*about, *map(at.get, budgets), gap, share))
-    closest = min(found["comparisons"], key=lambda comparison: comparison["probability"])
-    headline, *notes = _comparison(closest, found, names)
+    closest = min(analysis["comparisons"], key=lambda comparison: comparison["probability"])
+    headline, *notes = _comparison(closest, analysis, names)
     notes.append("In brackets is the range of the best value in 8 of 10 draws of that many trials.")
     return Answer(
         "equal_budget",
@@ -168,34 +168,34 @@ def equal_budget_answer(dataset: str, found: Json | None) -> Answer | None:
         table=table_of(columns, rows),
         notes=tuple(notes),
         figure="budget",
-        data=found,
+        data=analysis,
     )
 
 
-def loss_names(found: Json) -> dict[str, str]:
+def loss_names(analysis: Json) -> dict[str, str]:
     """Return label -> printed name of each loss of ``equal_budgets``, after its model where the models differ."""
-    several = len({curve["model"] for curve in found["losses"]}) > 1
+    several = len({curve["model"] for curve in analysis["losses"]}) > 1
     return {
         curve["label"]: f"{printed(curve['model'])} {printed(curve['loss'])}" if several else printed(curve["loss"])
-        for curve in found["losses"]
+        for curve in analysis["losses"]
     }
 
 
-def _comparison(comparison: Json, found: Json, names: Mapping[str, str]) -> list[str]:
+def _comparison(comparison: Json, analysis: Json, names: Mapping[str, str]) -> list[str]:
     """Return the sentences about the leading loss and another loss."""
     first, other = names[comparison["first"]], names[comparison["other"]]
     leads, ahead = ("leads", "") if comparison["difference"] >= 0 else ("trails", "leads ")
-    gap = f"{number_text(abs(comparison['difference']), found['metric'])} {metric_words(found['metric'])}"
+    gap = f"{number_text(abs(comparison['difference']), analysis['metric'])} {metric_words(analysis['metric'])}"
     share = share_text(comparison["probability"])
     lead = f"With {count_text(comparison['trials'], 'trial')} each, {first} {leads} {other} by {gap} on average"
     return [
         f"{lead}, and {ahead}in {share} of resampled searches.",
-        *_crossings(comparison, found, names),
+        *_crossings(comparison, analysis, names),
         f"{comparison['further_trials']} further trials of {other} have at most an even chance to improve on its best.",
     ]
 
 
-def _crossings(comparison: Json, found: Json, names: Mapping[str, str]) -> Iterator[str]:
+def _crossings(comparison: Json, analysis: Json, names: Mapping[str, str]) -> Iterator[str]:
     """Yield where two curves cross, a sentence for the units of the budget that agree about the loss ahead."""
     pair = {comparison["first"]: comparison["other"], comparison["other"]: comparison["first"]}
     if not any(comparison["crossings"].values()):
@@ -204,7 +204,7 @@ def _crossings(comparison: Json, found: Json, names: Mapping[str, str]) -> Itera
     for unit, places in comparison["crossings"].items():
         if places:
             *before, last = places
-            of = "GPU time" if found["hours_are"] == GPU_HOURS else "training time"
+            of = "GPU time" if analysis["hours_are"] == GPU_HOURS else "training time"
             at = f"{duration_text(3600 * last['at'])} of {of}" if unit == "hours" else f"{math.ceil(last['at'])} {unit}"
             budgets.setdefault((last["ahead"], bool(before)), []).append(at)
     for (ahead, is_repeated), (first, *others) in budgets.items():
@@ -253,12 +253,12 @@ def early_epochs(history: History, studies: Mapping[str, Sequence[Point]]) -> di
     correlations = {name: rank_correlations(settings) for name, settings in studies.items()}
     if not any(tau for _, tau in correlations.values()):
         return {}
-    found: dict[str, Json] = {}
+    analyses: dict[str, Json] = {}
     for cell in experiment_of(history).cells():
         settings, tau = correlations.get(cell.name, (0, {}))
         last_weak = max((epoch for epoch, value in tau.items() if value < RANKED), default=0)
         if tau:
-            found[cell.name] = {
+            analyses[cell.name] = {
                 "loss": cell.loss,
                 "settings": settings,
                 "begun": len(studies[cell.name]),
@@ -266,7 +266,7 @@ def early_epochs(history: History, studies: Mapping[str, Sequence[Point]]) -> di
                 "first_telling_epoch": min((epoch for epoch in tau if epoch > last_weak), default=None),
                 "tau": {str(epoch): value for epoch, value in tau.items()},
             }
-    return found
+    return analyses
 
 
 def stops_too_early(early: Json) -> bool:
@@ -315,8 +315,8 @@ def space_edges(history: History, studies: Mapping[str, Sequence[Point]]) -> dic
     experiment = known_experiment(history) if any(best.values()) else None
     if experiment is None:
         return {}
-    found = {cell.name: list(_edges(cell, best[cell.name])) for cell in experiment.cells() if best.get(cell.name)}
-    return {name: edges for name, edges in found.items() if edges}
+    study_edges = {cell.name: list(_edges(cell, best[cell.name])) for cell in experiment.cells() if best.get(cell.name)}
+    return {name: edges for name, edges in study_edges.items() if edges}
 
 
 def _best(settings: Sequence[Point]) -> list[Point]:

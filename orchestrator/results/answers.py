@@ -77,12 +77,12 @@ class Summary:
     @cached_property
     def verdicts(self) -> Mapping[str, DatasetVerdict]:
         """Dataset -> verdict, where the confirmation of the dataset is over."""
-        return {dataset: one.verdict for dataset, one in self.confirmations.items() if one.is_over}
+        return {name: confirmation.verdict for name, confirmation in self.confirmations.items() if confirmation.is_over}
 
     @cached_property
     def races(self) -> Mapping[str, Race]:
         """Dataset -> race, where the confirmation of the dataset is a race."""
-        return {dataset: one.race for dataset, one in self.confirmations.items() if one.is_raced}
+        return {name: confirmation.race for name, confirmation in self.confirmations.items() if confirmation.is_raced}
 
     @cached_property
     def trends(self) -> Mapping[str, Sequence[Json]]:
@@ -157,25 +157,25 @@ class Summary:
     def caveats(self) -> Mapping[str, Sequence[str]]:
         """Dataset -> all sentences that qualify its results: of trials, early stopping, ranges and settings."""
         hasty = {study: early for study, early in self.early_epochs.items() if stops_too_early(early)}
-        found: dict[str, Sequence[str]] = {}
+        sentences: dict[str, Sequence[str]] = {}
         for dataset, (limits, _, edges) in self.qualifying.items():
             answers = (limits, early_answer(dataset, self.of_dataset(hasty, dataset)), edges)
-            found[dataset] = [text for answer in answers if answer is not None for text in answer.sentences]
-        return found
+            sentences[dataset] = [text for answer in answers if answer is not None for text in answer.sentences]
+        return sentences
 
     @cached_property
     def qualifying(self) -> Mapping[str, Sequence[Answer | None]]:
         """Dataset -> the answers about caveats, early epochs and ranges."""
-        found: dict[str, Sequence[Answer | None]] = {}
+        answers: dict[str, Sequence[Answer | None]] = {}
         for dataset in self.datasets:
             trials = [trial for trial in self.history.trials.values() if trial.config.dataset == dataset]
             notes = (*caveats(trials), *comparability(self.history, dataset))
-            found[dataset] = (
+            answers[dataset] = (
                 Answer("caveats", dataset, "What limits these results?", "", notes=notes) if notes else None,
                 early_answer(dataset, self.of_dataset(self.early_epochs, dataset)),
                 edges_answer(dataset, self.of_dataset(self.edges, dataset)),
             )
-        return found
+        return answers
 
     def of_dataset(self, of_study: Mapping[str, Any], dataset: str) -> dict[str, Any]:
         """Return the entries of the studies on a dataset."""
@@ -197,7 +197,7 @@ class Summary:
             "equal_budget": dict(self.equal_budget),
             "optimism": dict(self.optimism),
             "trends": {dataset: list(trends) for dataset, trends in self.trends.items()},
-            "judged": {name: [] if found is None else found.data["judged"] for name, found in self.judged.items()},
+            "judged": {name: [] if answer is None else answer.data["judged"] for name, answer in self.judged.items()},
             "confirm_looks": dict(history.confirm_looks),
             "test_openings": dict(history.test_openings),
             "caveats": {dataset: list(sentences) for dataset, sentences in self.caveats.items()},
@@ -215,7 +215,7 @@ def analyses_of(summary: Summary, dataset: str) -> list[Answer]:
     label = None if verdict is None or verdict.winner is None else verdict.winner.label
     config = summary.winners[dataset].setting.config if dataset in summary.winners else None
     winner = None if config is None else (config.model, config.loss)
-    found = (
+    analyses = (
         front_answer(dataset, summary.fronts.get(dataset, ()), summary.objectives),
         *band_answers(dataset, list(summary.of_dataset(summary.bands, dataset).values()), winner),
         trend_answer(dataset, trends),
@@ -226,7 +226,7 @@ def analyses_of(summary: Summary, dataset: str) -> list[Answer]:
         edges,
         qualifying,
     )
-    answers = [answer for answer in found if answer is not None]
+    answers = [answer for answer in analyses if answer is not None]
     if dataset in summary.races:
         race = summary.races[dataset]
         headline, *notes = describe_race(race, summary.history.metric, race_names(summary.history, race))
@@ -314,13 +314,13 @@ def over_datasets(summary: Summary) -> list[Answer]:
     runs: dict[str, dict[str, Runs]] = {}
     scores: dict[str, dict[str, float]] = {}
     for dataset, verdict in summary.verdicts.items():
-        for one in verdict.candidates:
-            scores.setdefault(dataset, {}).setdefault(one.loss, one.result.mean)
+        for candidate in verdict.candidates:
+            scores.setdefault(dataset, {}).setdefault(candidate.loss, candidate.result.mean)
             of_loss = runs.setdefault(dataset, {})
-            if one.images and one.loss not in of_loss:
-                of_loss[one.loss] = one.image_runs()
-    found = (_winners(summary), _order(runs, scores), _mean_ranks(scores))
-    return [answer for answer in found if answer is not None]
+            if candidate.images and candidate.loss not in of_loss:
+                of_loss[candidate.loss] = candidate.image_runs()
+    answers = (_winners(summary), _order(runs, scores), _mean_ranks(scores))
+    return [answer for answer in answers if answer is not None]
 
 
 def _winners(summary: Summary) -> Answer:
@@ -366,10 +366,10 @@ def _order(runs: Mapping[str, Mapping[str, Runs]], scores: Mapping[str, Mapping[
 
     The sizes of the differences may depend on it where one loss has the highest mean everywhere, so both are said.
     """
-    found = interaction_test(runs)
-    if found is None:
+    interaction = interaction_test(runs)
+    if interaction is None:
         return None
-    p, statistic, _, effects = found
+    p, statistic, _, effects = interaction
     losses, differs = common_losses(runs), p <= LEVEL
     leaders: dict[str, list[str]] = {}
     for dataset, means in scores.items():
@@ -394,10 +394,10 @@ def _order(runs: Mapping[str, Mapping[str, Runs]], scores: Mapping[str, Mapping[
 
 def _mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> Answer | None:
     """Return the mean ranks of the losses over the datasets; ``None`` with fewer than two verdicts."""
-    found = mean_ranks(scores)
-    if found is None:
+    ranking = mean_ranks(scores)
+    if ranking is None:
         return None
-    ranks, critical = found
+    ranks, critical = ranking
     best = next(iter(ranks))
     headline = f"{printed(best)} has the best mean rank, {number_text(ranks[best])}."
     rest = sum(rank - ranks[best] > critical for rank in ranks.values())

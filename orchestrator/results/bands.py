@@ -95,10 +95,10 @@ class Band:
         """The setting to use: the place of the set with the highest lower end, see ``Surface.safest``."""
         places = np.array([place_of(self.bounds, trial) for trial in self.trials])
         # To the last digit, so that the setting of a trial is known as such.
-        same = np.flatnonzero(np.abs(places - self.surface.safest).max(axis=1) <= 1e-9)
-        if not len(same):
+        matches = np.flatnonzero(np.abs(places - self.surface.safest).max(axis=1) <= 1e-9)
+        if not len(matches):
             return self._values(self.surface.safest)
-        return {name: self.trials[same[0]].params[name] for name in self.bounds}
+        return {name: self.trials[matches[0]].params[name] for name in self.bounds}
 
     @cached_property
     def ranges(self) -> dict[str, tuple[float, float]]:
@@ -128,14 +128,14 @@ class Band:
     @cached_property
     def changes(self) -> dict[str, Quantity]:
         """Parameter -> how much the expected value changes over its range, with its 95 % interval."""
-        found = {name: self.surface.change(place) for place, name in enumerate(self.bounds)}
-        return {name: Quantity(value, None, low, high) for name, (value, low, high) in found.items()}
+        estimates = {name: self.surface.change(place) for place, name in enumerate(self.bounds)}
+        return {name: Quantity(value, None, low, high) for name, (value, low, high) in estimates.items()}
 
     @cached_property
     def matters(self) -> list[str]:
         """The parameters with an effect, the largest first."""
-        found = [name for name, change in self.changes.items() if change.low is not None and change.low > 0]
-        return sorted(found, key=lambda name: -self.changes[name].value)
+        parameters = [name for name, change in self.changes.items() if change.low is not None and change.low > 0]
+        return sorted(parameters, key=lambda name: -self.changes[name].value)
 
     def expected(self, place: Array) -> Quantity:
         """Return the expected value at a place, with its 95 % interval."""
@@ -176,11 +176,11 @@ def bands(history: History) -> dict[str, Band]:
     repeats: dict[str, list[Trial]] = {}
     for trial in history.stage(Stage.CONFIRM):
         repeats.setdefault(trial.study, []).append(trial)
-    found = {
+    study_bands = {
         cell.name: band_of(cell, history.study(cell.name), repeats.get(cell.name, ()))
         for cell in (experiment.cells() if experiment else ())
     }
-    return {name: band for name, band in found.items() if band is not None}
+    return {name: band for name, band in study_bands.items() if band is not None}
 
 
 def setting_to_use(cell: Cell, trials: Sequence[Trial]) -> dict[str, float] | None:
@@ -269,19 +269,19 @@ def value_at(bound: Range | Values, share: float) -> float:
     return float(sorted(bound.values)[round(share * (len(bound.values) - 1))])
 
 
-def band_answers(dataset: str, found: Sequence[Band], winner: tuple[str, str] | None = None) -> list[Answer]:
+def band_answers(dataset: str, loss_bands: Sequence[Band], winner: tuple[str, str] | None = None) -> list[Answer]:
     """Return the answers about the coefficients of a dataset's losses, from its bands; none without a surface.
 
     The band of ``winner``, its model and loss, comes first; the others follow by their best value.
     """
-    if not found:
+    if not loss_bands:
         return []
-    ordered = sorted(found, key=lambda band: (band.of != winner, -(band.best.value or 0.0)))
+    ordered = sorted(loss_bands, key=lambda band: (band.of != winner, -(band.best.value or 0.0)))
     return [_best_settings(dataset, ordered, winner), _effects(dataset, ordered)]
 
 
-def _best_settings(dataset: str, found: Sequence[Band], winner: tuple[str, str] | None) -> Answer:
-    first, metric = found[0], found[0].metric
+def _best_settings(dataset: str, loss_bands: Sequence[Band], winner: tuple[str, str] | None) -> Answer:
+    first, metric = loss_bands[0], loss_bands[0].metric
     notes = list(_notes(first))
     if winner is not None and winner != first.of:
         notes.insert(
@@ -300,7 +300,7 @@ def _best_settings(dataset: str, found: Sequence[Band], winner: tuple[str, str] 
         Column("share", "share of the space", unit="share"),
     ]
     rows: list[Sequence[TableCell]] = []
-    for band in found:
+    for band in loss_bands:
         setting = band.expected(band.surface.safest)
         for place, (name, (low, high)) in enumerate(band.ranges.items()):
             at = (in_two_digits(band.setting[name]), value_text(band.best.first.params[name]))
@@ -322,8 +322,8 @@ def _headline(band: Band) -> str:
     name = printed(band.loss)
     if len(band.whole) == len(band.bounds):
         return f"No range of {name} can be narrowed: settings all over it do not differ significantly from the best."
-    parts = [_range(band, one) for one in band.bounds if one not in band.whole]
-    whole = [band.names[one] for one in band.bounds if one in band.whole]
+    parts = [_range(band, parameter) for parameter in band.bounds if parameter not in band.whole]
+    whole = [band.names[parameter] for parameter in band.bounds if parameter in band.whole]
     parts += [f"any {listed(whole)}"] if whole else []
     return f"{name} settings with {listed(parts)} do not differ significantly from the best."
 
@@ -341,21 +341,21 @@ def _notes(band: Band) -> Iterator[str]:
     def expected(place: Array) -> str:
         return _with_interval(band.expected(place), metric, f"{name}, 95 % interval")
 
-    setting = setting_text({one: float(in_two_digits(value)) for one, value in band.setting.items()})
+    setting = setting_text({parameter: float(in_two_digits(value)) for parameter, value in band.setting.items()})
     yield f"Setting to use: {setting}; expected are {expected(band.surface.safest)}."
     reached = number_text(band.best.value or 0.0, metric)
     yield f"The best trial reached {reached}; expected are {expected(place_of(band.bounds, band.best.first))}."
     for first, second, likeness in band.together[:2]:
-        one, other, needed = band.names[first], band.names[second], "larger" if likeness > 0 else "smaller"
-        yield f"Choose {one} and {other} together: a larger {one} needs a {needed} {other}."
+        coefficient, other, needed = band.names[first], band.names[second], "larger" if likeness > 0 else "smaller"
+        yield f"Choose {coefficient} and {other} together: a larger {coefficient} needs a {needed} {other}."
     parts = [f"{count_text(band.known, 'setting')} trained to the end"]
     parts += [f"{band.stopped} stopped early, whose ends are estimated"] if band.stopped else []
     parts += [f"{band.diverged} that diverged"] if band.diverged else []
     yield f"The surface rests on {listed(parts)}."
 
 
-def _effects(dataset: str, found: Sequence[Band]) -> Answer:
-    metric = found[0].metric
+def _effects(dataset: str, loss_bands: Sequence[Band]) -> Answer:
+    metric = loss_bands[0].metric
     columns = [
         *ABOUT,
         Column("bound", "range"),
@@ -363,11 +363,11 @@ def _effects(dataset: str, found: Sequence[Band]) -> Answer:
         Column("effect", "effect"),
     ]
     rows: list[Sequence[TableCell]] = []
-    for band in found:
-        for name in sorted(band.bounds, key=lambda one: -band.changes[one].value):
+    for band in loss_bands:
+        for name in sorted(band.bounds, key=lambda parameter: -band.changes[parameter].value):
             effect = "yes" if name in band.matters else "not shown"
             rows.append((*band.about(name), str(band.bounds[name]), band.changes[name], effect))
-    headline, *notes = _effect_sentences(found[0])
+    headline, *notes = _effect_sentences(loss_bands[0])
     question = "Which coefficients matter?"
     notes.append("A change is measured with the other coefficients at the setting to use.")
     return Answer(EFFECTS, dataset, question, headline, table=table_of(columns, rows), notes=tuple(notes))
@@ -381,7 +381,7 @@ def _effect_sentences(band: Band) -> Iterator[str]:
         yield f"{loss}: {band.names[parameter]} changes the value by {size}, over its range."
     others = {name: band.changes[name].high or 0.0 for name in band.bounds if name not in band.matters}
     if others:
-        most = (f"{band.names[one]} (at most {number_text(max(high, 0.0), metric)})" for one, high in others.items())
+        most = (f"{band.names[key]} (at most {number_text(max(high, 0.0), metric)})" for key, high in others.items())
         yield f"{loss}: no effect is shown of {listed(most)}."
 
 

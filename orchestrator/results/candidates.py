@@ -260,7 +260,7 @@ class Comparison:
 def weakest(comparisons: Sequence[Comparison]) -> Comparison | None:
     """Return the first comparison with the least favourable verdict for the winner; ``None`` without comparisons."""
     order = (Verdict.WORSE, Verdict.UNTESTED, Verdict.TIE, Verdict.BETTER)
-    return min(comparisons, key=lambda one: order.index(one.verdict), default=None)
+    return min(comparisons, key=lambda comparison: order.index(comparison.verdict), default=None)
 
 
 @dataclass(frozen=True)
@@ -314,6 +314,6 @@ class DatasetVerdict:
             "decided_by": self.decided_by,
             "level": self.level,
             "comparisons": [comparison.to_dict(self.smallest_difference) for comparison in self.comparisons],
-            "standings": [one.to_dict(rank) for rank, one in enumerate(self.candidates, start=1)],
+            "standings": [candidate.to_dict(rank) for rank, candidate in enumerate(self.candidates, start=1)],
             "warnings": list(self.warnings),
         }

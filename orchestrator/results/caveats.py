@@ -48,11 +48,11 @@ def caveats(trials: Sequence[Trial]) -> list[str]:
 def _mixed_versions(trials: Sequence[Trial]) -> list[str]:
     """Name the libraries whose versions differed between the trials, and the code if its revision differed."""
     # Most of thousands of trials share one environment, whose versions are read once.
-    environments = {id(one): one for trial in trials for one in trial.environments}.values()
+    environments = {id(record): record for trial in trials for record in trial.environments}.values()
     versions = [_versions(environment) for environment in environments]
-    names = dict.fromkeys(name for found in versions for name in found)
-    values = {name: list(dict.fromkeys(found.get(name, "none") for found in versions)) for name in names}
-    mixed = [f"{name} {' and '.join(found)}" for name, found in values.items() if len(found) > 1]
+    names = dict.fromkeys(name for libraries in versions for name in libraries)
+    values = {name: list(dict.fromkeys(libraries.get(name, "none") for libraries in versions)) for name in names}
+    mixed = [f"{name} {' and '.join(variants)}" for name, variants in values.items() if len(variants) > 1]
     return [f"Trials were trained with {', with '.join(mixed)}; values may differ for that alone."] if mixed else []
 
 
@@ -151,8 +151,8 @@ def comparability(history: History, dataset: str) -> list[str]:
         beside = (f"{sentence}." for sentence in overlaps(experiment, dataset))
         sentences = [_settings(experiment, list(cells.values())), *beside]
     prior = {study: [point.params for point in points] for study, points in (history.prior or {}).items()}
-    searched = [one for one in history.stage(Stage.SEARCH) if one.study in cells and one.candidate is None]
-    tried = [trial.id for trial in searched if trial.params in prior.get(trial.study, ())]
+    searched = [trial for trial in history.stage(Stage.SEARCH) if trial.study in cells and trial.candidate is None]
+    tried = [training.id for training in searched if training.params in prior.get(training.study, ())]
     if tried:
         named = listed([*tried[:NAMED], *([f"{len(tried) - NAMED} more"] if len(tried) > NAMED else [])])
         count = count_text(len(tried), "trial")

@@ -79,19 +79,19 @@ class Confirmation:
         """The rounds of the design so far, of a confirmation that has a plan."""
         assert self.plan is not None
         plan, history = self.plan, self.history
-        trials = {label: [one for one in self._trained if one.candidate == label] for label in plan.candidates}
+        trials = {label: [trial for trial in self._trained if trial.candidate == label] for label in plan.candidates}
         first = plan.seeds if plan.trainings is None else plan.first
         if first is None:
             # A race that an older version ran is over where test was opened; its rounds are not known.
-            opened = any(trial.id in history.tests for repeats in trials.values() for trial in repeats)
+            opened = any(training.id in history.tests for repeats in trials.values() for training in repeats)
             seeds = {label: len(repeats) for label, repeats in trials.items()}
             return Race((), seeds, "an older version ended it" if opened else None, plan.trainings or 0, older=True)
         most = plan.trainings or first * len(trials)
         ended = {
             label: {
-                trial.config.seed: trial.at_best[history.metric] if _has_finished(trial) else None
-                for trial in repeats
-                if trial.has_ended
+                training.config.seed: training.at_best[history.metric] if _has_finished(training) else None
+                for training in repeats
+                if training.has_ended
             }
             for label, repeats in trials.items()
         }
@@ -119,15 +119,17 @@ class Confirmation:
         """The trainings on which the verdict rests: in a race, the trainings that the race gave out."""
         if not self.is_raced:
             return self._trained
-        given = {training.trial for _, training in self.trainings}
-        return [trial for trial in self._trained if trial.id in given]
+        trial_ids = {training.trial for _, training in self.trainings}
+        return [trial for trial in self._trained if trial.id in trial_ids]
 
     @property
     def is_over(self) -> bool:
         """Whether the dataset can be judged: its trainings have ended and, where finished, been evaluated on test."""
         if not self._trained or (self.is_raced and self.race.ended is None):
             return False
-        return all(one.has_ended and (not _has_finished(one) or one.id in self.history.tests) for one in self.repeats)
+        return all(
+            trial.has_ended and (not _has_finished(trial) or trial.id in self.history.tests) for trial in self.repeats
+        )
 
     @property
     def looks(self) -> int:
@@ -155,7 +157,7 @@ class Confirmation:
             groups.setdefault(str(trial.candidate), []).append(trial)
         candidates = []
         for label, trials in groups.items():
-            config, given = trials[0].config, self.race.seeds[label] if self.is_raced else None
+            config, seeds = trials[0].config, self.race.seeds[label] if self.is_raced else None
             finished = {trial.config.seed: trial for trial in trials if _has_finished(trial)}
             has_images = all(trial.id in images for trial in finished.values())
             candidate = Candidate(
@@ -167,8 +169,8 @@ class Confirmation:
                 values={seed: metrics_of(trial, self.history) for seed, trial in finished.items()},
                 missing={trial.config.seed: str(trial.state) for trial in trials if not _has_finished(trial)},
                 # In a race of an older version a candidate with fewer seeds had left, and could not win any more.
-                left=given is not None and self.race.older and given < max(self.race.seeds.values()),
-                given=given,
+                left=seeds is not None and self.race.older and seeds < max(self.race.seeds.values()),
+                given=seeds,
                 images={seed: images[trial.id] for seed, trial in finished.items()} if has_images else {},
             )
             candidates.append(candidate)
@@ -182,11 +184,11 @@ class Confirmation:
         """
         confirm = self.history.experiment.confirm or BegunConfirm()
         planned = self.plan.candidates if self.plan is not None else ()
-        labels = dict.fromkeys([*planned, *(trial.candidate for trial in self._trained if trial.candidate)])
+        labels = dict.fromkeys([*planned, *(training.candidate for training in self._trained if training.candidate)])
         searched = [point.first for point in points_of(self.history.stage(Stage.SEARCH))]
         alike = {}
         for label in labels:
-            sharing = [one.id for one in searched if share_runs(self.history.trials[label], one, confirm.each_of)]
+            sharing = [trial.id for trial in searched if share_runs(self.history.trials[label], trial, confirm.each_of)]
             if len(sharing) > 1 and labels.keys() & sharing == {label}:
                 alike[label] = tuple(name for name in sharing if name != label)
         return alike
@@ -205,8 +207,8 @@ class Confirmation:
         winner, metric = self.verdict.winner, self.verdict.selection
         if winner is None:
             return None
-        trials = [one for one in self.repeats if one.candidate == winner.label and _has_finished(one)]
-        return max(trials, key=lambda trial: trial.at_best[metric])
+        trials = [trial for trial in self.repeats if trial.candidate == winner.label and _has_finished(trial)]
+        return max(trials, key=lambda training: training.at_best[metric])
 
     def judge(
         self,
@@ -282,7 +284,7 @@ class Confirmation:
     def _kept_values(self, metric: str) -> dict[str, Sample]:
         """Return trial -> values of the images, of trials whose kept ranks have the queries of the first kept ranks."""
         texts = self.history.test_ranks
-        kept = {one.id: Ranks.from_text(texts[one.id]) for one in self.repeats if one.id in texts}
+        kept = {training.id: Ranks.from_text(texts[training.id]) for training in self.repeats if training.id in texts}
         name, first = metric.partition("/")[2], next(iter(kept.values()), None)
         return {
             trial: image_values(ranks, name)
@@ -306,7 +308,9 @@ class Confirmation:
             raise ConfigError(
                 f"--candidate {label}: the experiment has a candidate or a loss of this name; take another"
             )
-        texts = [self.history.test_ranks[one.id] for one in self._trained if one.id in self.history.test_ranks]
+        texts = [
+            self.history.test_ranks[training.id] for training in self._trained if training.id in self.history.test_ranks
+        ]
         if texts and not all(ranks.has_queries_of(Ranks.from_text(texts[0])) for _, ranks in runs):
             raise ConfigError(
                 f"--candidate {label}: answers other queries than the test split of {self.dataset} on which the "
@@ -334,12 +338,12 @@ def confirmations(history: History) -> dict[str, Confirmation]:
 
 def verdicts_of(history: History) -> dict[str, DatasetVerdict]:
     """Return the verdict on each dataset whose confirmation is over, in the order of the experiment."""
-    return {dataset: one.verdict for dataset, one in confirmations(history).items() if one.is_over}
+    return {name: confirmation.verdict for name, confirmation in confirmations(history).items() if confirmation.is_over}
 
 
 def races_of(history: History) -> dict[str, Race]:
     """Return the race of each dataset whose newest plan is a race."""
-    return {dataset: one.race for dataset, one in confirmations(history).items() if one.is_raced}
+    return {name: confirmation.race for name, confirmation in confirmations(history).items() if confirmation.is_raced}
 
 
 def race_names(history: History, race: Race) -> dict[str, str]:
@@ -369,7 +373,7 @@ def _current_plan(wanted: ConfirmationPlan, history: History) -> ConfirmationPla
     if older and (recorded.first == wanted.first or (before.race.older and before.race.ended is not None)):
         return recorded
     # The test split was opened for every training of the wanted plan, so no further look has to be planned.
-    if all(one.trial in history.tests for _, one in Confirmation(history, wanted.dataset, wanted).trainings):
+    if all(training.trial in history.tests for _, training in Confirmation(history, wanted.dataset, wanted).trainings):
         return recorded
     # Values on val can be compared once two candidates have two ended trainings each. Where only the version of the
     # product changed, nobody chose a design for the values.
@@ -384,12 +388,14 @@ def trainings_of(plans: Sequence[ConfirmationPlan], history: History) -> list[Tr
     The trainings are ordered by seed, so that the candidates of an interrupted confirmation have equal seeds.
     """
     known = chain.from_iterable(Confirmation(history, plan.dataset, plan).trainings for plan in plans)
-    return [training for _, training in sorted(known, key=lambda one: one[0])]
+    return [training for _, training in sorted(known, key=lambda pair: pair[0])]
 
 
 def most_trainings(plans: Sequence[ConfirmationPlan], history: History) -> int:
     """Return the largest possible number of trainings of a confirmation, including trainings of former plans."""
-    known = {trial.id for trial in history.stage(Stage.CONFIRM)} | {one.trial for one in trainings_of(plans, history)}
+    known = {trial.id for trial in history.stage(Stage.CONFIRM)} | {
+        training.trial for training in trainings_of(plans, history)
+    }
     races = [Confirmation(history, plan.dataset, plan).race for plan in plans]
     return len(known) + sum(race.trainings - race.used for race in races if race.ended is None)
 

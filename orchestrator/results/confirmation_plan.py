@@ -31,7 +31,7 @@ def wanted_plans(experiment: Experiment, history: History) -> list[ConfirmationP
     candidates = choose_candidates(
         history,
         confirm.top,
-        each=confirm.published == "each",
+        per_study=confirm.published == "each",
         each_of=confirm.each_of,
         further=surface_trials(experiment, history) if confirm.surface else (),
     )
@@ -93,18 +93,18 @@ def surface_trials(experiment: Experiment, history: History) -> list[Trial]:
     It may have been stopped early, because the confirmation trains every candidate to its end. Where the setting
     repeats an earlier trial, this trial is returned.
     """
-    found: list[Trial] = []
+    candidates: list[Trial] = []
     for cell in experiment.cells():
         trials = history.study(cell.name)
         last = experiment.trials_in(cell) - 1
         if len(trials) > last and setting_to_use(cell, trials[:last]) is not None:
             trial = trials[last]
-            found.append(history.trials[trial.candidate or trial.id])
-    return found
+            candidates.append(history.trials[trial.candidate or trial.id])
+    return candidates
 
 
 def choose_candidates(
-    history: History, top: int, *, each: bool = False, each_of: str | None = None, further: Sequence[Trial] = ()
+    history: History, top: int, *, per_study: bool = False, each_of: str | None = None, further: Sequence[Trial] = ()
 ) -> list[Trial]:
     """Return the trials to confirm: the best of each study, and on each dataset the best published settings.
 
@@ -116,7 +116,7 @@ def choose_candidates(
         history: History of the search.
         top: Number of trials of each study, or of each value.
         each_of: A searched parameter, of which the best trials of each value in a study are chosen.
-        each: Whether to add the published settings of each study, not only of each dataset.
+        per_study: Whether to add the published settings of each study, not only of each dataset.
         further: Trials that are candidates as well.
     """
     searched = history.stage(Stage.SEARCH)
@@ -127,7 +127,7 @@ def choose_candidates(
         """Yield the first trial of each candidate: further trainings with equal seeds would give equal values."""
         known: dict[str, Trial] = {}
         for trial in trials:
-            is_known = any(share_runs(one, trial, each_of) for one in known.values()) and trial.id not in planned
+            is_known = any(share_runs(other, trial, each_of) for other in known.values()) and trial.id not in planned
             if not is_known and trial.config.setting not in known:
                 known[trial.config.setting] = trial
                 yield trial
@@ -142,7 +142,7 @@ def choose_candidates(
     chosen += further
     datasets = dict.fromkeys(trial.config.dataset for trial in chosen)
     defaults = [published_default(history, name) for name in datasets]
-    if each:
+    if per_study:
         defaults += [_preferred(points) for name in datasets for points in _published(history, name)]
     return list(distinct([*chosen, *(trial for trial in defaults if trial is not None)]))
 
@@ -162,8 +162,8 @@ def _published(history: History, dataset: str) -> list[list[Point]]:
     for cell in (cell for cell in experiment_of(history).cells() if cell.dataset == dataset):
         points = points_of(history.study(cell.name))
         published = [setting.items() for setting in cell.space.published_points()]
-        same = [[point for point in points if setting <= point.first.params.items()] for setting in published]
-        studies.append([alike[0] for alike in same if alike])
+        matches = [[point for point in points if setting <= point.first.params.items()] for setting in published]
+        studies.append([alike[0] for alike in matches if alike])
     return studies
 
 

@@ -76,12 +76,12 @@ def best_quantiles(values: Values, draws: Sequence[int], levels: Sequence[float]
     A quantile is the smallest value that the best does not exceed with at least the probability ``level``.
     """
     count, ordered = len(values), np.sort(values)
-    found = np.empty((len(levels), len(draws)))
+    quantiles = np.empty((len(levels), len(draws)))
     for column, drawn in enumerate(draws):
         probability = _chosen(1, drawn, count, drawn)
         for row, level in enumerate(levels):
-            found[row, column] = ordered[int((probability < level - 1e-12).sum())]
-    return found
+            quantiles[row, column] = ordered[int((probability < level - 1e-12).sum())]
+    return quantiles
 
 
 class Curve:
@@ -207,17 +207,17 @@ def equal_budgets(history: History) -> dict[str, Json]:
         with each other loss.
     """
     metric, gpus = history.metric, history.experiment.gpus
-    found = {}
+    analyses = {}
     for dataset, trials in _by_dataset(history).items():
         losses = searched_losses(trials, metric, gpus or 1.0)
         if len(losses) > 1:
-            found[dataset] = {
+            analyses[dataset] = {
                 "metric": metric,
                 "hours_are": GPU_HOURS if gpus else "trial hours",
                 "losses": [loss.points() for loss in losses],
                 "comparisons": [_compare(losses[0], other) for other in losses[1:]],
             }
-    return found
+    return analyses
 
 
 def searched_losses(trials: Sequence[Trial], metric: str, gpus: float) -> list[Curve]:
@@ -286,7 +286,7 @@ def optimism_of(history: History) -> dict[str, Json]:
     for trial in history.stage(Stage.CONFIRM):
         if trial.state is TrialState.FINISHED and trial.candidate is not None:
             values.setdefault(trial.candidate, []).append(trial.at_best[metric])
-    found = {}
+    analyses = {}
     for dataset, trials in _by_dataset(history).items():
         # Published settings that the search stopped early are left out: with fresh seeds they are trained to their
         # end, which alone makes their values higher.
@@ -296,14 +296,14 @@ def optimism_of(history: History) -> dict[str, Json]:
             if trial.id in values and trial.best_epoch and trial.state is TrialState.FINISHED
         ]
         if candidates:
-            excess = fmean(one["search"] - one["fresh"] for one in candidates)
-            found[dataset] = {"metric": metric, "candidates": candidates, "excess": excess}
-    return found
+            excess = fmean(candidate["search"] - candidate["fresh"] for candidate in candidates)
+            analyses[dataset] = {"metric": metric, "candidates": candidates, "excess": excess}
+    return analyses
 
 
 def _by_dataset(history: History) -> dict[str, list[Trial]]:
     """Return the trials of the search of each dataset."""
-    found: dict[str, list[Trial]] = {}
+    groups: dict[str, list[Trial]] = {}
     for trial in history.stage(Stage.SEARCH):
-        found.setdefault(trial.config.dataset, []).append(trial)
-    return found
+        groups.setdefault(trial.config.dataset, []).append(trial)
+    return groups

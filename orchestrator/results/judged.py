@@ -48,7 +48,10 @@ def judged_verdicts(confirmation: Confirmation) -> dict[str, dict[str, DatasetVe
     """
     verdict, texts = confirmation.verdict, confirmation.history.test_judged
     ranks = {
-        trial.id: {(one.name, one.digest): one for one in map(JudgedRanks.from_text, texts.get(trial.id, ()))}
+        trial.id: {
+            (judged_ranks.name, judged_ranks.digest): judged_ranks
+            for judged_ranks in map(JudgedRanks.from_text, texts.get(trial.id, ()))
+        }
         for trial in confirmation.repeats
         if trial.state is TrialState.FINISHED
     }
@@ -62,7 +65,7 @@ def judged_verdicts(confirmation: Confirmation) -> dict[str, dict[str, DatasetVe
         verdicts[source[0]] = {
             metric: confirmation.judge(
                 metric=f"test/judged_{source[0]}/{metric}",
-                images={trial: image_values(one, metric) for trial, one in of_source.items()},
+                images={trial: image_values(judged_ranks, metric) for trial, judged_ranks in of_source.items()},
                 rule=verdict.decided_by,
             )
             for metric in metrics
@@ -88,11 +91,11 @@ def image_values(ranks: JudgedRanks, metric: str) -> Sample:
     for part, weight in parts_of(metric).items():
         way, _, name = part.partition("_")
         direction: DirectionRanks = getattr(ranks, way)
-        found = query_values(direction, name)
-        mean = found.mean()
+        scores = query_values(direction, name)
+        mean = scores.mean()
         places = np.searchsorted(images, direction.owners)
-        apart = np.bincount(places, weights=found - mean, minlength=len(images))
-        values += weight * (mean + apart * len(images) / len(found))
+        apart = np.bincount(places, weights=scores - mean, minlength=len(images))
+        values += weight * (mean + apart * len(images) / len(scores))
     return values
 
 
@@ -121,14 +124,14 @@ def judged_answer(verdict: DatasetVerdict, judged: Mapping[str, Mapping[str, Dat
     data, notes, sentences = [], [], []
     before = answer_questions(verdict)[0].verdict
     for source, verdicts in judged.items():
-        headlines = {metric: answer_questions(one)[0] for metric, one in verdicts.items()}
+        headlines = {metric: answer_questions(new_verdict)[0] for metric, new_verdict in verdicts.items()}
         survives = all(headline.verdict == before for headline in headlines.values())
         known = _known(verdict, f"test/judged_{source}")
         sentences.append(_sentence(before, headlines))
         share = "" if known is None else f"; {share_text(known)} of the winner's first ten are judged"
         notes.append(f"Judgements: {TITLES[source]}{share}.")
         about = {"name": source, "title": TITLES[source], "survives": survives, "known": known}
-        data.append({**about, "verdicts": {metric: one.to_dict() for metric, one in verdicts.items()}})
+        data.append({**about, "verdicts": {metric: new_verdict.to_dict() for metric, new_verdict in verdicts.items()}})
         for ending, words in (("", "all"), (CONDENSED, "without unjudged pairs")):
             shown = [headlines.get(name + ending) for name in names]
             if any(shown):
@@ -156,11 +159,13 @@ def _sentence(before: str, judged: Mapping[str, Answer]) -> str:
 
     Of a verdict that changes, the metrics by which it is another one are named, each with that verdict.
     """
-    changed = {metric: one for metric, one in judged.items() if one.verdict != before}
-    shown = {metric: one for metric, one in (changed or judged).items() if not metric.endswith(CONDENSED)} or changed
+    changed = {metric: headline for metric, headline in judged.items() if headline.verdict != before}
+    shown = {
+        metric: headline for metric, headline in (changed or judged).items() if not metric.endswith(CONDENSED)
+    } or changed
     leads: dict[str, list[str]] = {}
-    for metric, one in shown.items():
-        lead, verdict = _cells(one)
+    for metric, headline in shown.items():
+        lead, verdict = _cells(headline)
         text = "" if lead is None else f"{number_text(lead, metric, signed=True)} "
         leads.setdefault(verdict, []).extend([f"{text}{_in_words(metric)}"] if text or changed else [])
     counting = "Counting the captions that people judged correct, the verdict"

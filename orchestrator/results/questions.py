@@ -94,7 +94,13 @@ def answer_questions(verdict: DatasetVerdict, *, published: bool = True) -> list
 
 def outcomes_of(answers: Sequence[Answer]) -> dict[str, str]:
     """Return candidate -> ``winner`` or how it compares with the winner, by the first answer that has the candidate."""
-    rows = [row for one in reversed(answers) if one.table for row in one.table.to_dict()["rows"] if "candidate" in row]
+    rows = [
+        row
+        for answer in reversed(answers)
+        if answer.table
+        for row in answer.table.to_dict()["rows"]
+        if "candidate" in row
+    ]
     return {row["candidate"]: row["verdict"] for row in rows}
 
 
@@ -104,7 +110,7 @@ def outcome_against(verdict: DatasetVerdict, compared: Comparison) -> Verdict:
     row = outcomes_of(answers).get(compared.label)
     if row is not None:
         return OPPOSITE.get(Verdict(row), Verdict(row))
-    return next((Verdict(one.verdict) for one in answers if one.closest == compared.label), compared.verdict)
+    return next((Verdict(answer.verdict) for answer in answers if answer.closest == compared.label), compared.verdict)
 
 
 class _Questions:
@@ -118,21 +124,21 @@ class _Questions:
         compared = {comparison.label: comparison for comparison in (*verdict.comparisons, *verdict.others)}
         self._comparisons = {label: compared[label] for label in self._by_label if label in compared}
         self._several_models = len({candidate.model for candidate in verdict.candidates}) > 1
-        self._own = [one for one in verdict.candidates[1:] if one.kind == winner.kind]
-        self._others = [one for one in verdict.candidates if one.kind != winner.kind]
+        self._own = [other for other in verdict.candidates[1:] if other.kind == winner.kind]
+        self._others = [other for other in verdict.candidates if other.kind != winner.kind]
         # The best of each other loss; each could lead any of the candidates of other losses by luck.
-        kinds = dict.fromkeys(one.kind for one in self._others)
-        self._best = {kind: next(one for one in self._others if one.kind == kind) for kind in kinds}
-        sizes = Counter(one.kind for one in self._candidates)
-        chances = {one.label: len(self._candidates) - sizes[one.kind] for one in self._best.values()}
+        kinds = dict.fromkeys(other.kind for other in self._others)
+        self._best = {kind: next(other for other in self._others if other.kind == kind) for kind in kinds}
+        sizes = Counter(configuration.kind for configuration in self._candidates)
+        chances = {best.label: len(self._candidates) - sizes[best.kind] for best in self._best.values()}
         self._of_losses = self._contest(self._others, chances, len(self._candidates) - len(self._others))
         # Losses with several candidates that the winner does not beat, and its own.
-        outcomes = {kind: self._outcome(self._of_losses.adjusted, one.label) for kind, one in self._best.items()}
+        outcomes = {kind: self._outcome(self._of_losses.adjusted, best.label) for kind, best in self._best.items()}
         self._rivals = 1 + sum(sizes[kind] > 1 for kind, outcome in outcomes.items() if outcome != Verdict.BETTER)
 
     def answers(self) -> list[Answer]:
-        found = (self._which_loss(), self._which_coefficients(), self._better_than_published())
-        answers = [answer for answer in found if answer is not None]
+        first_answers = (self._which_loss(), self._which_coefficients(), self._better_than_published())
+        answers = [answer for answer in first_answers if answer is not None]
         return [*answers, *self._what_would_settle(answers)]
 
     def _which_loss(self) -> Answer | None:
@@ -144,7 +150,7 @@ class _Questions:
             # A setting that val ranks lower decides: it has a row of its own.
             hidden = self._by_label[contest.closest.label]
             best = self._best[hidden.kind]
-            names |= {one.label: self._full_name(one) for one in (best, hidden)}
+            names |= {setting.label: self._full_name(setting) for setting in (best, hidden)}
             shown.insert(shown.index(best) + 1, hidden)
         question = "Which model and loss?" if self._several_models else "Which loss?"
         return replace(
@@ -162,7 +168,7 @@ class _Questions:
             return None if self._others else Answer(*about, alone, str(Verdict.UNTESTED))
         group = [self._winner, *others]
         names = self._setting_names(group)
-        contest = self._contest(others, {one.label: len(group) * self._rivals for one in others}, 2 * self._rivals)
+        contest = self._contest(others, {other.label: len(group) * self._rivals for other in others}, 2 * self._rivals)
         every = self._every(f"setting of {of_loss}", others)
         return replace(
             self._answer(WHICH_COEFFICIENTS, f"Which coefficients of {of_loss}?", contest, names, every),
@@ -175,9 +181,9 @@ class _Questions:
         label = self._verdict.baseline
         if label is None:
             return None
-        what = "published settings" if self._published else "baseline"
-        question = f"Better than the {what}?"
-        named = f"{what} ({self._full_name(self._by_label[label])})"
+        baseline = "published settings" if self._published else "baseline"
+        question = f"Better than the {baseline}?"
+        named = f"{baseline} ({self._full_name(self._by_label[label])})"
         if label == self._winner.label:
             verb = "win" if self._published else "wins"
             return Answer(PUBLISHED, self._verdict.dataset, question, f"The {named} {verb}.")
@@ -209,30 +215,35 @@ class _Questions:
         comparisons = [self._comparisons[other.label] for other in others if other.label in self._comparisons]
         if not comparisons:
             return Contest(Verdict.UNTESTED, None, None, {}, chances)
-        leads = {one.label: one.lead(chances) for one in comparisons}
-        p_values = [(one, one.p) for one in comparisons if one.p is not None]
+        leads = {comparison.label: comparison.lead(chances) for comparison in comparisons}
+        p_values = [(comparison, comparison.p) for comparison in comparisons if comparison.p is not None]
         # Nobody named a candidate that is not shown: that it is better than the winner pays for every other one.
         adjusted = {
-            one.label: leads[one.label] if one.difference > 0 else min(1.0, p * len(comparisons)) for one, p in p_values
+            comparison.label: leads[comparison.label] if comparison.difference > 0 else min(1.0, p * len(comparisons))
+            for comparison, p in p_values
         }
-        rows = {one.label: one.luckiest(p, shown[one.label]) for one, p in p_values if one.label in shown}
+        rows = {
+            comparison.label: comparison.luckiest(p, shown[comparison.label])
+            for comparison, p in p_values
+            if comparison.label in shown
+        }
         adjusted |= dict(zip(rows, holm(list(rows.values())), strict=True))
         # Of candidates that the winner does not lead, the highest is closest.
-        closest = max(comparisons, key=lambda one: (leads[one.label], -one.difference))
+        closest = max(comparisons, key=lambda comparison: (leads[comparison.label], -comparison.difference))
         largest, verdict, p_value = leads[closest.label], Verdict.TIE, adjusted.get(closest.label)
-        worse = [one for one in comparisons if self._outcome(adjusted, one.label) is Verdict.WORSE]
-        untested = [one for one in comparisons if one.verdict is Verdict.UNTESTED]
+        worse = [comparison for comparison in comparisons if self._outcome(adjusted, comparison.label) is Verdict.WORSE]
+        untested = [comparison for comparison in comparisons if comparison.verdict is Verdict.UNTESTED]
         if largest <= self._verdict.level:
             # Whoever beats all at this p beats each of them; the smallest lead is the one that people ask for.
             verdict, p_value = Verdict.BETTER, largest if adjusted else None
             adjusted = {label: min(p, largest) for label, p in adjusted.items()}
-            named = [one for one in comparisons if one.label in shown] or comparisons
-            closest = min(named, key=lambda one: one.difference)
+            named = [comparison for comparison in comparisons if comparison.label in shown] or comparisons
+            closest = min(named, key=lambda comparison: comparison.difference)
         elif worse:
-            closest = min(worse, key=lambda one: (adjusted.get(one.label, 0.0), one.difference))
+            closest = min(worse, key=lambda comparison: (adjusted.get(comparison.label, 0.0), comparison.difference))
             verdict, p_value = Verdict.WORSE, adjusted.get(closest.label)
         elif untested:
-            verdict, p_value, closest = Verdict.UNTESTED, None, min(untested, key=lambda one: one.difference)
+            verdict, p_value, closest = Verdict.UNTESTED, None, min(untested, key=lambda pair: pair.difference)
         elif p_value is None:
             verdict = closest.verdict
         elif closest.difference > 0:
@@ -250,12 +261,12 @@ class _Questions:
         outcome = comparison.verdict if p is None else decide(comparison.difference, p, self._verdict.level)
         return Verdict.UNTESTED if self._winner.missing and outcome is not Verdict.WORSE else outcome
 
-    def _every(self, what: str, shown: Sequence[Candidate]) -> str:
+    def _every(self, noun: str, shown: Sequence[Candidate]) -> str:
         """Return what a winner beats that beats all; empty where it was compared with a single candidate."""
         compared = sum(candidate.label in self._comparisons for candidate in shown)
         if compared < 2:
             return ""
-        return f"every other {what}" + (" that was compared" if compared < len(shown) else "")
+        return f"every other {noun}" + (" that was compared" if compared < len(shown) else "")
 
     def _loss_name(self, candidate: Candidate) -> str:
         """Return the printed name of a candidate's loss, after its model where models differ."""
@@ -273,9 +284,9 @@ class _Questions:
         values = {key: [candidate.parameters.get(key) for candidate in candidates] for key in keys}
         differing = [key for key in keys if any(value != values[key][0] for value in values[key])]
         shown = differing or None
-        names = {one.label: setting_text(one.parameters, shown, most=most) or "default" for one in candidates}
+        names = {member.label: setting_text(member.parameters, shown, most=most) or "default" for member in candidates}
         unique = len(set(names.values())) == len(candidates)
-        return names if unique else {one.label: f"{names[one.label]} ({one.label})" for one in candidates}
+        return names if unique else {member.label: f"{names[member.label]} ({member.label})" for member in candidates}
 
     def _answer(self, key: str, question: str, contest: Contest, names: Mapping[str, str], every: str) -> Answer:
         """Return headline and numbers of a contest.
@@ -318,7 +329,7 @@ class _Questions:
         if outcome is Verdict.UNTESTED and self._winner.missing:
             return f"{first} leads, and every candidate lost a seed: the remaining seeds may flatter it."
         signed, unit = number_text(closest.difference, metric, signed=True), metric_name(metric)
-        seeds = [len(one.values) for one in (self._winner, self._by_label[closest.label])]
+        seeds = [len(candidate.values) for candidate in (self._winner, self._by_label[closest.label])]
         basis = basis_text(seeds, self._verdict.images)
         p = "" if contest.p is None else f", {p_equals(contest.p)}"
         within = f", {closest.reason}" if closest.reason else ""
@@ -341,8 +352,10 @@ class _Questions:
 
     def _notes(self, contest: Contest, shown: Sequence[Candidate], names: Mapping[str, str]) -> Iterator[str]:
         """Name what a winner beats although it does not beat all, and say why a tie has an interval without 0."""
-        compared = [one for one in shown if one.label in self._comparisons and contest.verdict is not Verdict.BETTER]
-        outcomes = {one.label: self._outcome(contest.adjusted, one.label) for one in compared}
+        compared = [
+            other for other in shown if other.label in self._comparisons and contest.verdict is not Verdict.BETTER
+        ]
+        outcomes = {other.label: self._outcome(contest.adjusted, other.label) for other in compared}
         beaten = [names[label] for label, outcome in outcomes.items() if outcome is Verdict.BETTER]
         if len(beaten) > 3:
             count = count_text(len(beaten), "other")
@@ -371,7 +384,7 @@ class _Questions:
 
     def _table(self, candidates: Sequence[Candidate], contest: Contest, names: Mapping[str, str]) -> Table:
         metric = self._verdict.metric
-        names_losses = len({candidate.kind for candidate in candidates}) > 1
+        names_losses = len({configuration.kind for configuration in candidates}) > 1
         columns = [
             Column("candidate", "candidate", hidden=True),
             Column("model", "model", hidden=True),
@@ -385,17 +398,25 @@ class _Questions:
             Column("verdict", "verdict"),
         ]
         rows: list[Sequence[Cell]] = []
-        for one in candidates:
-            setting = (setting_text(one.parameters) or "default") if names_losses else None
-            about = (one.label, one.model, one.loss, names[one.label], setting, len(one.values), one.quantity)
-            comparison, difference = self._comparisons.get(one.label), None
+        for candidate in candidates:
+            setting = (setting_text(candidate.parameters) or "default") if names_losses else None
+            about = (
+                candidate.label,
+                candidate.model,
+                candidate.loss,
+                names[candidate.label],
+                setting,
+                len(candidate.values),
+                candidate.quantity,
+            )
+            comparison, difference = self._comparisons.get(candidate.label), None
             if comparison is not None:
                 interval = comparison.deciding_interval
                 ends = (-interval.high, -interval.low) if interval else (None, None)
                 difference = Quantity(-comparison.difference, None, *ends)
-            outcome = self._outcome(contest.adjusted, one.label)
-            verdict = "winner" if one is self._winner else str(OPPOSITE.get(outcome, outcome))
-            rows.append((*about, difference, contest.adjusted.get(one.label), verdict))
+            outcome = self._outcome(contest.adjusted, candidate.label)
+            verdict = "winner" if candidate is self._winner else str(OPPOSITE.get(outcome, outcome))
+            rows.append((*about, difference, contest.adjusted.get(candidate.label), verdict))
         return table_of(columns, rows)
 
     def _settle(self, answer: Answer) -> str:

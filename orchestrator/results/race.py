@@ -125,10 +125,10 @@ def run_race(entrants: Mapping[str, Ended], first: int, trainings: int, seeds: S
     rounds: list[Round] = []
     ended: str | None = None
     while ended is None:
-        given = {label: seeds[:count] for label, count in counts.items()}
-        if any(seed not in known for label, known in entrants.items() for seed in given[label]):
+        round_seeds = {label: seeds[:count] for label, count in counts.items()}
+        if any(seed not in known for label, known in entrants.items() for seed in round_seeds[label]):
             break
-        closed = _close_round(entrants, given)
+        closed = _close_round(entrants, round_seeds)
         if closed is None:
             ended = "every candidate lost a seed"
             break
@@ -148,9 +148,9 @@ def run_race(entrants: Mapping[str, Ended], first: int, trainings: int, seeds: S
     return Race(tuple(rounds), counts, ended, trainings)
 
 
-def _close_round(entrants: Mapping[str, Ended], given: Mapping[str, Sequence[int]]) -> Round | None:
+def _close_round(entrants: Mapping[str, Ended], round_seeds: Mapping[str, Sequence[int]]) -> Round | None:
     """Return the result of a round; ``None`` where every candidate lost a seed, so that nobody can win."""
-    values = {label: [ended[seed] for seed in sorted(given[label])] for label, ended in entrants.items()}
+    values = {label: [ended[seed] for seed in sorted(round_seeds[label])] for label, ended in entrants.items()}
     samples = {label: np.array([value for value in of if value is not None]) for label, of in values.items()}
     means = {label: float(sample.mean()) for label, sample in samples.items() if len(sample)}
     whole = [label for label, of in values.items() if None not in of]
@@ -162,7 +162,7 @@ def _close_round(entrants: Mapping[str, Ended], given: Mapping[str, Sequence[int
     tests = {label: welch_test(samples[leader], samples[label]) for label in others}
     p = {label: test.p if test is not None and test.difference > 0 else 1.0 for label, test in tests.items()}
     closest = max(others, key=lambda label: (p[label], means[label]), default=None)
-    counts = {label: len(seeds) for label, seeds in given.items()}
+    counts = {label: len(seeds) for label, seeds in round_seeds.items()}
     return Round(counts, means, leader, closest, p[closest] if closest else 1.0)
 
 

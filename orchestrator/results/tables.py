@@ -184,7 +184,7 @@ _ABOUT = (
 def rows_of_summary(summary: Summary) -> list[Row]:
     """Return a row for each candidate of a confirmed dataset, and for the best trial of each study of the others."""
     verdicts = summary.verdicts
-    rows = [row for name, one in verdicts.items() for row in rows_of(one, dataset_answers(summary, name))]
+    rows = [row for name, verdict in verdicts.items() for row in rows_of(verdict, dataset_answers(summary, name))]
     return rows + [row for name in summary.datasets if name not in verdicts for row in _unconfirmed(summary, name)]
 
 
@@ -196,7 +196,7 @@ def _unconfirmed(summary: Summary, dataset: str) -> list[Row]:
     rows = []
     for rank, point in enumerate(studies.values(), start=1):
         trainings = [metrics_of(training, summary.history) for training in point.finished]
-        measures = {name: _measure([one[name] for one in trainings if name in one]) for name in trainings[0]}
+        measures = {name: _measure([values[name] for values in trainings if name in values]) for name in trainings[0]}
         config = point.first.config
         about = (config.dataset, config.model, config.loss, point.finished[0].parameters)
         rows.append(Row(*about, _without_prefix(measures, "val"), str(rank), UNCONFIRMED))
@@ -210,10 +210,10 @@ def rows_of(verdict: DatasetVerdict, answers: Sequence[Answer]) -> list[Row]:
     """
     outcomes = outcomes_of(answers)
     rows = []
-    for rank, one in enumerate(verdict.candidates, start=1):
-        measures = _without_prefix(one.measures(), verdict.metric.partition("/")[0])
-        about = (one.dataset, one.model, one.loss, one.parameters)
-        rows.append(Row(*about, measures, str(rank), outcomes.get(one.label, "")))
+    for rank, candidate in enumerate(verdict.candidates, start=1):
+        measures = _without_prefix(candidate.measures(), verdict.metric.partition("/")[0])
+        about = (candidate.dataset, candidate.model, candidate.loss, candidate.parameters)
+        rows.append(Row(*about, measures, str(rank), outcomes.get(candidate.label, "")))
     return rows
 
 
@@ -224,12 +224,12 @@ def _measure(values: Sequence[float]) -> Measure:
 
 def _without_prefix(measures: Mapping[str, Measure], split: str) -> dict[str, Measure]:
     """Return the metrics of a split and the COCOS without prefix; the deviation of COCOS is over batches."""
-    found = {name.partition("/")[2]: value for name, value in measures.items() if name.startswith(f"{split}/")}
+    metrics = {name.partition("/")[2]: value for name, value in measures.items() if name.startswith(f"{split}/")}
     for name, value in measures.items():
         if name.startswith("cocos/") and not name.endswith("_std"):
             batches = measures.get(f"{name}_std")
-            found[name.removeprefix("cocos/")] = replace(value, std=batches.mean if batches else None)
-    return found
+            metrics[name.removeprefix("cocos/")] = replace(value, std=batches.mean if batches else None)
+    return metrics
 
 
 def tables_of(results: Sequence[Summary], *, with_published: bool = False, cocos: bool = False) -> list[Answer]:
@@ -286,7 +286,7 @@ def cocos_tables(rows: Iterable[Row], *, with_published: bool = False) -> list[A
     """
     groups: dict[str, list[Row]] = {layout.key: [] for layout in COCOS_LAYOUTS}
     for row in rows:
-        fitting = [one for one in (_OF_LOSSES.get(row.loss, TRIPLET_LAYOUT), GENERAL_LAYOUT) if _is_in(row, one)]
+        fitting = [table for table in (_OF_LOSSES.get(row.loss, TRIPLET_LAYOUT), GENERAL_LAYOUT) if _is_in(row, table)]
         for layout in (*fitting[:1], *([EFFECTIVE_LAYOUT] if _is_in(row, EFFECTIVE_LAYOUT) else [])):
             groups[layout.key].append(row)
     filled = [layout for layout in COCOS_LAYOUTS if groups[layout.key]]
@@ -315,8 +315,8 @@ def layout_table(layout: Layout, rows: Sequence[Row], *, with_published: bool = 
         theirs = [row for row in published if (row.dataset, row.model) == (study_dataset(dataset), model)]
         for row in theirs:
             # Under the last row with its loss; rows of other losses at the end.
-            same = [place for place, one in enumerate(ours) if one.loss == row.loss]
-            ours.insert(same[-1] + 1 if same else len(ours), row)
+            matches = [place for place, other in enumerate(ours) if other.loss == row.loss]
+            ours.insert(matches[-1] + 1 if matches else len(ours), row)
         ordered += ours
     notes = (*_spread_note(layout, rows), *(_published_notes(layout, ordered) if with_published else ()))
     verdict = [Column("verdict", "Verdict")] if any(row.verdict for row in ordered) else []
@@ -330,7 +330,7 @@ def _cells(row: Row, columns: Sequence[Column]) -> tuple[Cell, ...]:
     keys = (row.dataset, row.model, row.loss, "yes" if row.published else "no", row.seeds)
     names = (printed(row.dataset), printed(row.model), loss, row.number, setting_text(row.parameters))
     known = (row.measures.get(column.key) for column in columns)
-    measures = (None if one is None else Quantity(one.mean, one.std) for one in known)
+    measures = (None if measure is None else Quantity(measure.mean, measure.std) for measure in known)
     return (*keys, *names, *measures, row.verdict)
 
 

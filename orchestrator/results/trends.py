@@ -46,8 +46,8 @@ def trends_of(verdict: DatasetVerdict, parameter: str) -> list[Json]:
             group = groups.setdefault((candidate.model, candidate.loss), {})
             # Candidates are in the order of their values on val; the first of a value is its best setting.
             group.setdefault(float(value), candidate.sample(verdict.metric))
-    found = [find_trend(samples, parameter, verdict.metric, loss) for (_, loss), samples in groups.items()]
-    return [trend for trend in found if trend is not None]
+    trends = [find_trend(samples, parameter, verdict.metric, loss) for (_, loss), samples in groups.items()]
+    return [trend for trend in trends if trend is not None]
 
 
 def find_trend(samples: Mapping[float, Sample], parameter: str, metric: str, loss: str) -> Json | None:

@@ -78,11 +78,11 @@ def compare_trials(first: Side, second: Side) -> list[Answer]:
         Column("b", "B", "number"),
         Column("difference", "B − A", "number", signed=True),
     )
-    said, same = which_is_better(first, second), "" if settings else "No setting differs."
+    said, headline = which_is_better(first, second), "" if settings else "No setting differs."
     settings_table, metrics_table = Table(of_settings, tuple(settings)), Table(of_metrics, tuple(metrics))
     return [
         Answer("better", "", "Which of two trials is better?", f"{said}.", notes=tuple(named)),
-        Answer("settings", "", "In which settings do they differ?", same, table=settings_table),
+        Answer("settings", "", "In which settings do they differ?", headline, table=settings_table),
         Answer("metrics", "", "How do their metrics at the best epochs differ?", "", table=metrics_table),
     ]
 
@@ -98,7 +98,7 @@ def find_side(name: str, output: Path) -> Side:
         UserError: If there is no such trial, or several experiments have it; the message says how to name it.
     """
     experiment, _, trial_id = name.rpartition("/")
-    found: list[Side] = []
+    sides: list[Side] = []
     for path in sorted(output.glob(f"{experiment or '*'}/{JOURNAL_FILE}")):
         history = read_history(path.parent)
         own = history.experiment.name or path.parent.name
@@ -107,16 +107,16 @@ def find_side(name: str, output: Path) -> Side:
             wanted, why = _winner(history, name)
         if wanted is not None:
             verdict = verdicts_of(history).get(wanted.config.dataset)
-            found.append(Side(own, wanted, history.tests.get(wanted.id, {}), why, verdict))
-    if not found:
+            sides.append(Side(own, wanted, history.tests.get(wanted.id, {}), why, verdict))
+    if not sides:
         raise NoSuchTrialError(
             f"{name}: no such trial or experiment under {output}; "
             f"`orchestrator status EXPERIMENT --all` lists the trials"
         )
-    if len(found) > 1:
-        places = ", ".join(f"{side.experiment}/{side.trial.id}" for side in found)
+    if len(sides) > 1:
+        places = ", ".join(f"{side.experiment}/{side.trial.id}" for side in sides)
         raise NoSuchTrialError(f"{name}: there are several: {places}; name one of them so")
-    return found[0]
+    return sides[0]
 
 
 def which_is_better(first: Side, second: Side) -> str:
@@ -125,22 +125,22 @@ def which_is_better(first: Side, second: Side) -> str:
     Where a confirmation has compared both trials with fresh seeds, the sentence states its verdict. Otherwise two
     single trainings are compared, which says nothing about other seeds.
     """
-    one, other = first.trial, second.trial
-    if (one.config.dataset, one.metric) != (other.config.dataset, other.metric):
+    trial, other = first.trial, second.trial
+    if (trial.config.dataset, trial.metric) != (other.config.dataset, other.metric):
         return "neither is called better: the two were trained on different datasets, or selected by different metrics"
     confirmed = _confirmed(first, second)
     if confirmed:
         return confirmed
-    reached, against = one.best_value, other.best_value
+    reached, against = trial.best_value, other.best_value
     if reached is None or against is None:
-        return f"neither is called better: not both have a value of {one.metric} yet"
-    unit = metric_words(one.metric)
+        return f"neither is called better: not both have a value of {trial.metric} yet"
+    unit = metric_words(trial.metric)
     if reached == against:
-        return f"the two have equal {unit}: {number_text(reached, one.metric)}"
+        return f"the two have equal {unit}: {number_text(reached, trial.metric)}"
     ahead = first if reached > against else second
     name = ahead.trial.id if first.experiment == second.experiment else f"{ahead.experiment}/{ahead.trial.id}"
     high, low = max(reached, against), min(reached, against)
-    lead, more, less = (number_text(value, one.metric) for value in (high - low, high, low))
+    lead, more, less = (number_text(value, trial.metric) for value in (high - low, high, low))
     return (
         f"{name} leads by {lead} {unit}, {more} against {less}. Both are single trainings: other seeds may "
         f"reverse the order, and `orchestrator confirm` trains the best of a search again"
@@ -153,7 +153,7 @@ def _confirmed(first: Side, second: Side) -> str:
     if first.experiment != second.experiment or verdict is None or verdict.winner is None:
         return ""
     winner, other = (first, second) if first.trial.id == verdict.winner.label else (second, first)
-    comparison = next((one for one in verdict.comparisons if one.label == other.trial.id), None)
+    comparison = next((pair for pair in verdict.comparisons if pair.label == other.trial.id), None)
     if winner.trial.id != verdict.winner.label or comparison is None:
         return ""
     interval, metric = comparison.deciding_interval, verdict.metric
@@ -168,13 +168,13 @@ def _winner(history: History, name: str) -> tuple[Trial, str]:
 
     Repeats of a confirmation have equal settings, and the highest repeat is only the luckiest.
     """
-    found = list(winners_of(history, confirmations(history)).values())
-    if not found:
+    winners = list(winners_of(history, confirmations(history)).values())
+    if not winners:
         raise NoSuchTrialError(f"{name}: no trial of its search has finished, so name a trial")
-    if len(found) > 1:
-        places = ", ".join(f"{name}/{winner.setting.id}" for winner in found)
+    if len(winners) > 1:
+        places = ", ".join(f"{name}/{winner.setting.id}" for winner in winners)
         raise NoSuchTrialError(f"{name}: has several datasets with a winner each: {places}; name one of them so")
-    (winner,) = found
+    (winner,) = winners
     why = "the winner of the confirmation" if winner.confirmed else "the best of the search, unconfirmed"
     return winner.setting, why
 
@@ -198,7 +198,7 @@ SHOWN = 10
 
 def median_ranks(runs: Sequence[Ranks]) -> dict[str, NDArray[np.float64]]:
     """Return the rank of the best positive of ``an image`` and ``a caption`` as queries, the median over the seeds."""
-    images, captions = [one.of_images() for one in runs], [one.t2i for one in runs]
+    images, captions = [ranks.of_images() for ranks in runs], [ranks.t2i for ranks in runs]
     return {"an image": np.median(images, axis=0), "a caption": np.median(captions, axis=0)}
 
 
@@ -210,7 +210,7 @@ def compare_queries(first: Sequence[Ranks], second: Sequence[Ranks], names: tupl
     Raises:
         ValueError: If the ranks belong to different queries.
     """
-    if not all(one.has_queries_of(first[0]) for one in (*first, *second)):
+    if not all(ranks.has_queries_of(first[0]) for ranks in (*first, *second)):
         raise ValueError("ranks of other queries cannot be compared query by query")
     of_first, of_second = median_ranks(first), median_ranks(second)
     columns = (

@@ -75,12 +75,12 @@ def judge(
         ValueError: If a metric is not finite, or the mean over the values of the images is not the metric.
     """
     group = list(candidates)
-    for candidate in group:
-        _check(candidate, metric, selection)
+    for member in group:
+        _check(member, metric, selection)
     ranked = _rank(group, selection)
-    called_so = (one for one in ranked if baseline in (one.label, one.loss))
-    compared_with = min(called_so, key=lambda one: one.label != baseline, default=None)
-    lacking = [one.label for one in ranked if not one.images] if over_images else []
+    called_so = (candidate for candidate in ranked if baseline in (candidate.label, candidate.loss))
+    compared_with = min(called_so, key=lambda candidate: candidate.label != baseline, default=None)
+    lacking = [candidate.label for candidate in ranked if not candidate.images] if over_images else []
     by_images = over_images and not lacking and bool(ranked)
     several = len(ranked) > 1
     comparisons = _compare(ranked, compared_with, metric, level, over_images=by_images) if several else []
@@ -101,7 +101,7 @@ def judge(
         metric=metric,
         selection=selection,
         verdict=verdict,
-        candidates=tuple(replace(one, metric=metric, selection=selection) for one in ranked),
+        candidates=tuple(replace(candidate, metric=metric, selection=selection) for candidate in ranked),
         comparisons=tuple(named),
         warnings=tuple(warnings),
         level=level,
@@ -130,25 +130,25 @@ def _check(candidate: Candidate, metric: str, selection: str) -> None:
 
 def _rank(group: Sequence[Candidate], selection: str) -> list[Candidate]:
     """Return the candidates that have a seed: the best that lost no seed, then the others by their validation mean."""
-    with_seeds = (candidate for candidate in group if candidate.values)
-    ranked = sorted(with_seeds, key=lambda one: (-float(one.sample(selection).mean()), one.label))
-    winner = next((one for one in ranked if not one.missing and not one.left), None)
-    return ranked if winner is None else [winner, *(one for one in ranked if one is not winner)]
+    with_seeds = (member for member in group if member.values)
+    ranked = sorted(with_seeds, key=lambda candidate: (-float(candidate.sample(selection).mean()), candidate.label))
+    winner = next((candidate for candidate in ranked if not candidate.missing and not candidate.left), None)
+    return ranked if winner is None else [winner, *(candidate for candidate in ranked if candidate is not winner)]
 
 
 def _missing_seeds(group: Sequence[Candidate]) -> list[str]:
     """Name each candidate that has fewer seeds than it was given, or than another candidate has."""
-    most = max(len(one.values) + len(one.missing) for one in group)
+    most = max(len(member.values) + len(member.missing) for member in group)
     sentences = []
-    for one in sorted(group, key=lambda candidate: candidate.label):
-        given = most if one.given is None else one.given
-        if one.missing or (one.has_seeds and len(one.values) < given):
-            fates = [f"seed {seed} {one.missing[seed]}" for seed in sorted(one.missing)]
-            unknown = given - len(one.values) - len(one.missing)
+    for member in sorted(group, key=lambda candidate: candidate.label):
+        seeds = most if member.given is None else member.given
+        if member.missing or (member.has_seeds and len(member.values) < seeds):
+            fates = [f"seed {seed} {member.missing[seed]}" for seed in sorted(member.missing)]
+            unknown = seeds - len(member.values) - len(member.missing)
             fates += [f"{unknown} not run"] if unknown else []
-            barred = "; candidates with all seeds rank before it" if one.missing else ""
-            barred += ", and a test needs two seeds" if one.missing and len(one.values) < 2 else ""
-            sentences.append(f"{one.label} has {len(one.values)} of {given} seeds: {', '.join(fates)}{barred}")
+            barred = "; candidates with all seeds rank before it" if member.missing else ""
+            barred += ", and a test needs two seeds" if member.missing and len(member.values) < 2 else ""
+            sentences.append(f"{member.label} has {len(member.values)} of {seeds} seeds: {', '.join(fates)}{barred}")
     return sentences
 
 
@@ -161,45 +161,53 @@ def _compare(
     p-values of the others are not corrected. The comparisons with roles come first.
     """
     winner, runner_up, *_ = ranked
-    rival = next((one for one in ranked if one.kind != winner.kind), None) if runner_up.kind == winner.kind else None
+    rival = (
+        next((candidate for candidate in ranked if candidate.kind != winner.kind), None)
+        if runner_up.kind == winner.kind
+        else None
+    )
     roles: dict[str, tuple[str, ...]] = {}
     for role, holder in (("runner_up", runner_up), ("rival", rival), ("baseline", baseline)):
         if holder is not None and holder is not winner:
             roles[holder.label] = (*roles.get(holder.label, ()), role)
     # Of a candidate that lost seeds and cannot win, one seed may be left, which the winner need not beat.
     tested = {
-        one.label: _test(winner, one, metric, over_images=over_images)
-        for one in ranked[1:]
-        if one.label in roles or not (one.has_seeds and one.missing and len(one.values) < 2)
+        candidate.label: _test(winner, candidate, metric, over_images=over_images)
+        for candidate in ranked[1:]
+        if candidate.label in roles or not (candidate.has_seeds and candidate.missing and len(candidate.values) < 2)
     }
     # From how many candidates the winner was chosen, if the other one is its equal.
-    chances = {"runner_up": 1, "rival": sum(one.kind == winner.kind for one in ranked), "baseline": len(ranked) - 1}
+    chances = {
+        "runner_up": 1,
+        "rival": sum(candidate.kind == winner.kind for candidate in ranked),
+        "baseline": len(ranked) - 1,
+    }
     p_values = {label: p for label in roles if (p := tested[label].p) is not None}
     after_holm = dict(zip(p_values, holm(list(p_values.values())), strict=True))
-    leads = {label: comparison.lead() for label, comparison in tested.items()}
+    leads = {label: pair.lead() for label, pair in tested.items()}
     closest = max(leads, key=leads.__getitem__)
     largest = leads[closest]
     if largest > level and closest not in roles:
         roles[closest] = ("closest",)
     comparisons = []
     for label in [*roles, *(label for label in tested if label not in roles)]:
-        one, p = tested[label], tested[label].p
+        comparison, p = tested[label], tested[label].p
         if p is not None and label in after_holm:
             # A lead counts with at least the probability that the luckiest candidate leads as far.
-            p = max(after_holm[label], one.luckiest(p, chances[roles[label][-1]]))
+            p = max(after_holm[label], comparison.luckiest(p, chances[roles[label][-1]]))
             p = largest if largest <= level < p else p
-        elif p is not None and one.difference < 0:
+        elif p is not None and comparison.difference < 0:
             # Nobody named this candidate beforehand: that it is better than the winner pays for every other one.
             p = min(1.0, p * (len(ranked) - 1))
-        verdict = one.verdict if p is None else decide(one.difference, p, level)
-        comparisons.append(replace(one, roles=roles.get(label, ()), holm_p=p, verdict=verdict))
+        verdict = comparison.verdict if p is None else decide(comparison.difference, p, level)
+        comparisons.append(replace(comparison, roles=roles.get(label, ()), holm_p=p, verdict=verdict))
     return comparisons
 
 
 def _test(winner: Candidate, other: Candidate, metric: str, *, over_images: bool) -> Comparison:
     """Return the tests of a comparison; where there is none, the verdict on the two samples, and why."""
     first, second = winner.sample(metric), other.sample(metric)
-    is_lone = any(one.has_seeds and len(one.values) < 2 for one in (winner, other))
+    is_lone = any(candidate.has_seeds and len(candidate.values) < 2 for candidate in (winner, other))
     on_test_set = welch_test(first, second, (not winner.has_seeds, not other.has_seeds))
     crossed = crossed_test(winner.image_runs(), other.image_runs()) if over_images and not is_lone else None
     difference = float(first.mean() - second.mean())

@@ -43,7 +43,7 @@ def test_the_best_of_each_study_and_the_best_published_settings_are_chosen(ledge
     triplet[0].epochs[1] = {"val/rsum": 5.0}
     assert published_default(ledger.history, "pets") == nt_xent[0]
     assert choose_candidates(ledger.history, 1) == [nt_xent[1], triplet[1], nt_xent[0]]
-    assert choose_candidates(ledger.history, 1, each=True) == [nt_xent[1], triplet[1], nt_xent[0], triplet[0]]
+    assert choose_candidates(ledger.history, 1, per_study=True) == [nt_xent[1], triplet[1], nt_xent[0], triplet[0]]
 
 
 def of_values(ledger: Ledger, rsum: dict[tuple[float, float], float]) -> dict[tuple[float, float], Trial]:
