@@ -1,4 +1,4 @@
-"""Makes docs/answers.md: every sentence with which the product answers a question, from small studies made here.
+"""Makes docs/answers.md: the sentences with which the product answers a question, from small studies made here.
 
     python -m tests.answers_page > docs/answers.md
 
@@ -7,17 +7,22 @@ The numbers are made up; the sentences are those of ``orchestrator.results``.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from orchestrator.journal.begun_experiment import BegunExperiment
+from orchestrator.experiment.sections import Objective
+from orchestrator.journal.begun_experiment import BegunConfirm, BegunExperiment
 from orchestrator.journal.history import History
-from orchestrator.journal.trial import Trial, TrialState
-from orchestrator.results.analyses import describe_early_epochs, equal_budget_answer, optimism_answer
+from orchestrator.journal.points import points_of
+from orchestrator.journal.trial import PriorPoint, Stage, Trial, TrialState, best_first
+from orchestrator.results.analyses import describe_early_epochs, equal_budget_answer, front_answer, optimism_answer
 from orchestrator.results.answer import Answer
 from orchestrator.results.answers import Summary, analyses_of, over_datasets, unconfirmed
 from orchestrator.results.bands import band_answers
 from orchestrator.results.candidates import Candidate, DatasetVerdict
+from orchestrator.results.caveats import caveats, comparability
+from orchestrator.results.confirmation import confirmations
 from orchestrator.results.equal_budget import Json
 from orchestrator.results.judged import judged_answer
 from orchestrator.results.questions import answer_questions
@@ -30,8 +35,9 @@ from trainables.config import TrialConfig
 
 INTRODUCTION = """# Answers
 
-Every sentence with which the terminal, the report and the files answer a question, from made-up studies. This page is
-made by `python -m tests.answers_page > docs/answers.md`. How the tests work is in
+The sentences with which the terminal, the report and the files answer a question, from made-up studies. `compare`,
+`regress`, `certify` and `evaluate` have sentences of their own. This page is made by
+`python -m tests.answers_page > docs/answers.md`. How the tests work is in
 [reference/confirmation.md](reference/confirmation.md), and each term is in [glossary.md](glossary.md).
 
 An answer has a verdict. `better`: the winner leads by more than chance. `tie`: no significant difference. `worse`: the
@@ -53,12 +59,13 @@ def candidate(
     seeds: int = 3,
     val: float | None = None,
     images: float = 0.0,
+    noise: float = 1.0,
     model: str = "vsepp",
     missing: Mapping[int, str] | None = None,
     **parameters: float,
 ) -> Candidate:
     """Return a candidate with a mean on test; ``images`` is the spread of its values over 100 images."""
-    values = {seed: mean + float(NOISE[(seed + len(label)) % 3]) for seed in range(seeds)}
+    values = {seed: mean + noise * float(NOISE[(seed + len(label)) % 3]) for seed in range(seeds)}
     metrics = {seed: {"val/rsum": mean if val is None else val, "test/rsum": value} for seed, value in values.items()}
     of_image = images * np.random.default_rng(sum(map(ord, label))).standard_normal(100)
     of_image -= of_image.mean()
@@ -82,6 +89,9 @@ IMAGES = [
     candidate("a", "nt_xent", 197.8, images=20.0, temperature=0.1),
     candidate("ccc", "triplet_sh", 182.5, images=20.0, margin=0.2),
 ]
+LOST = candidate("w", "warp", 150.0, seeds=1, missing={1: "diverged", 2: "diverged"})
+FAR = [candidate(loss, loss, 150.0) for loss in ("sigmoid", "smooth_ap", "warp")]
+ALIKE = (("a", "nt_xent"), ("b", "triplet_sh"))
 CLOSE_IMAGES = [IMAGES[0], candidate("ccc", "triplet_sh", 195.0, images=20.0, margin=0.2)]
 
 STUDIES: Sequence[tuple[str, Sequence[Candidate], str | None]] = (
@@ -93,9 +103,22 @@ STUDIES: Sequence[tuple[str, Sequence[Candidate], str | None]] = (
     ("best on val, worse on test", [BEST_ON_VAL, SH], None),
     ("one seed", [candidate("a", "nt_xent", 197.8, seeds=1), candidate("ccc", "triplet_sh", 182.5, seeds=1)], None),
     ("every candidate lost a seed", [replace(one, missing={9: "diverged"}) for one in (NT, SH)], None),
+    ("a loss that lost its seeds", [NT, SH, CIRCLE, LOST], None),
+    ("all other candidates lost their seeds", [NT, LOST], None),
     (
-        "a loss that lost its seeds",
-        [NT, SH, CIRCLE, candidate("w", "warp", 150.0, seeds=1, missing={1: "diverged", 2: "diverged"})],
+        "the choice among many settings decides",
+        [
+            *(candidate("c" * n, "circle", 198 - n / 10, margin=n / 10) for n in range(1, 9)),
+            candidate("t", "triplet_sh", 194.4, margin=0.2),
+        ],
+        None,
+    ),
+    ("most settings are beaten", [NT, SH_NEAR, CIRCLE, *FAR], None),
+    ("a setting that lost its seeds", [NT, replace(LOST, loss="nt_xent"), SH], None),
+    ("no spread", [candidate(label, loss, 190.0, noise=0.0) for label, loss in ALIKE], None),
+    (
+        "no spread, and a difference",
+        [candidate(label, loss, 190.0 + len(loss), noise=0.0) for label, loss in ALIKE],
         None,
     ),
     ("two models", [NT, candidate("v", "nt_xent", 180.0, model="vsrn", temperature=0.1)], None),
@@ -122,14 +145,47 @@ def question_cases() -> Iterator[tuple[str, Answer]]:
             yield "better than a baseline that the experiment names", answer
 
 
-def trials_of(dataset: str, values: Mapping[str, Sequence[float]], states: Sequence[TrialState] = ()) -> History:
+def warned_cases() -> Iterator[tuple[str, Answer]]:
+    """Yield what an answer says of a verdict that rests on less than was planned."""
+    yield "the ranks of a candidate were not kept", answer_questions(judge([IMAGES[0], SH], over_images=True))[0]
+    yield "the baseline has no seed", answer_questions(judge([NT, SH], baseline="warp"))[0]
+    plain = BegunConfirm(verdict="seeds")
+    for when, nt_xent, confirm, first, looks in (
+        ("begun when ranks were not kept", [190.0], BegunConfirm(), 0.1, 0),
+        ("the values had been looked at", [190.0], plain, 0.1, 2),
+        ("settings without effect", [190.0, 190.0], plain, 0.1, 0),
+        ("the baseline was not confirmed", [190.0], replace(plain, baseline="warp"), 0.1, 0),
+        ("the published settings were not searched", [190.0], plain, 0.3, 0),
+        ("the published settings were not confirmed", [180.0, 190.0], plain, 0.1, 0),
+    ):
+        history = trials_of("flickr8k", {"nt_xent": nt_xent, "triplet_sh": [170.0]}, first=first)
+        history.experiment = replace(history.experiment, confirm=confirm)
+        history.confirm_looks["flickr8k"] = looks
+        yield when, answer_questions(confirmed(history))[0]
+
+
+def confirmed(history: History) -> DatasetVerdict:
+    """Return the verdict after the best trial of each loss was trained again with three seeds."""
+    studies = dict.fromkeys(trial.study for trial in history.trials.values())
+    for trial in [best_first(history.study(study))[0] for study in studies]:
+        for seed, noise in enumerate(NOISE):
+            repeat = replace(trial, id=f"{trial.id}-seed{seed}", stage=Stage.CONFIRM, candidate=trial.id)
+            repeat.config = replace(trial.config, seed=seed)
+            history.trials[repeat.id], history.tests[repeat.id] = repeat, {"rsum": (trial.best_value or 0.0) + noise}
+    (confirmation,) = confirmations(history).values()
+    return confirmation.verdict
+
+
+def trials_of(
+    dataset: str, values: Mapping[str, Sequence[float]], states: Sequence[TrialState] = (), first: float = 0.1
+) -> History:
     """Return a search of losses with a value a trial; the last trials of the last loss have other states."""
     experiment = make_experiment(losses=list(values), datasets=[dataset], training={"epochs": 2})
     history = History(experiment=BegunExperiment.of(experiment.to_dict()))
     for loss, of_loss in values.items():
         for number, value in enumerate(of_loss):
             study = f"{dataset}-vsepp-{loss}"
-            params = {"temperature" if loss == "nt_xent" else "margin": 0.1 + number / 10}
+            params = {"temperature" if loss == "nt_xent" else "margin": first + number / 10}
             config = TrialConfig(dataset=dataset, loss=loss, loss_parameters=params)
             trial = Trial(f"{study}-{number:04}", study, number, params, config, 0.0, state=TrialState.FINISHED)
             trial.epochs = {1: {"val/rsum": value - 1}, 2: {"val/rsum": value}}
@@ -162,6 +218,24 @@ def over_cases() -> Iterator[tuple[str, Answer]]:
             verdicts[dataset] = verdict_of([replace(one, dataset=dataset) for one in pair])
         for answer in over_datasets(summary_of(verdicts)):
             yield when, answer
+
+
+def unconfirmed_cases() -> Iterator[tuple[str, Answer]]:
+    """Yield the answers before a confirmation."""
+    for when, values, states in (
+        ("before a confirmation", {"nt_xent": [451.3, 440.0], "triplet_sh": [430.0]}, ()),
+        ("no training has ended", {"nt_xent": [451.3]}, (TrialState.RUNNING,)),
+        ("before the first epoch", {"nt_xent": []}, ()),
+    ):
+        yield when, unconfirmed(Summary(trials_of("flickr8k", values, states)), "flickr8k")  # type: ignore[arg-type]
+    history = trials_of("flickr8k", {"nt_xent": [451.3, 440.0]})
+    first, again = history.trials.values()
+    again.candidate = first.id
+    yield "a setting with two trainings", unconfirmed(Summary(history), "flickr8k")
+    history.experiment = replace(history.experiment, datasets=("flickr8k", "flickr8k_zh"))
+    history.trials |= trials_of("flickr8k_zh", {"nt_xent": [440.0]}).trials
+    for answer in over_datasets(Summary(history)):
+        yield "before a confirmation", answer
 
 
 BUDGET: Json = {
@@ -247,13 +321,19 @@ def analysis_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
         answer = judged_answer(verdict_of([winner, SH]), {"flickr8k": {"rsum": verdict_of([winner, other])}})
         assert answer is not None
         yield answer.question, when, answer.sentences
+    stopped = history_of(24)
+    for trial in list(stopped.trials.values())[:6]:
+        trial.state, trial.epochs = TrialState.STOPPED_EARLY, {1: trial.epochs[1]}
     studies = (
-        ("one of two coefficients matters", history_of(24)),
-        ("two coefficients belong together", history_of(48, tilt=0.6)),
-        ("few trials and much noise", history_of(12, noise=12.0)),
+        ("one of two coefficients matters", history_of(24), "triplet_sh"),
+        ("two coefficients belong together", history_of(48, tilt=0.6), "triplet_sh"),
+        ("few trials and much noise", history_of(12, noise=12.0), "triplet_sh"),
+        ("settings were stopped early", stopped, "triplet_sh"),
+        ("nothing but noise", history_of(12, noise=60.0), "triplet_sh"),
+        ("the winner's loss has too few trials", history_of(24), "nt_xent"),
     )
-    for when, searched in studies:
-        for answer in band_answers("pets", list(Summary(searched).bands.values())):
+    for when, searched, loss in studies:
+        for answer in band_answers("pets", list(Summary(searched).bands.values()), ("vsepp", loss)):
             yield answer.question, when, answer.sentences
     edges = [{"loss": "nt_xent", "parameter": "training.learning_rate", "key": "search.training.learning_rate"}]
     edges[0] |= {"bound": "[0.0002, 0.003] log", "lowest": 0.0027, "highest": 0.0029, "is_upper": True, "settings": 3}  # type: ignore[dict-item]
@@ -263,6 +343,40 @@ def analysis_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
     vars(summary)["edges"] = {"flickr8k-vsepp-nt_xent": edges}
     for answer in analyses_of(summary, "flickr8k"):
         yield answer.question, "", answer.sentences
+    goals = (Objective(metric="val/rsum"),)
+    front = front_answer("flickr8k", points_of(trials_of("flickr8k", {"nt_xent": [190.0]}).trials.values()), goals)
+    assert front is not None
+    yield front.question, "several objectives", front.sentences
+
+
+def caveat_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
+    """Yield question, case and sentences about what limits the results of a dataset."""
+
+    def searched(*values: float) -> list[Trial]:
+        return list(trials_of("flickr8k", {"nt_xent": values}).trials.values())
+
+    limits = "What limits these results?"
+    first, second = searched(190.0, 180.0)
+    first.environments, second.environments = ({"versions": {"torch": "2.9.0"}},), ({"versions": {"torch": "2.8.0"}},)
+    yield limits, "versions of libraries differ", caveats([first, second])
+    first, again = searched(190.0, 180.0)
+    again.candidate = first.id
+    yield limits, "a setting with two trainings", caveats([first, again])
+    yield limits, "settings that trained alike", caveats(searched(190.0, 190.0))
+    (rising,) = searched(190.0)
+    rising.epochs = {epoch: {"val/rsum": 20.0 * epoch} for epoch in range(1, 10)}
+    yield limits, "the metric still rises at the end", caveats([rising])
+    rates: dict[str, Any] = {"training": {"learning_rate": [1e-4, 1e-2]}}
+    for when, settings in (
+        ("a search for each loss", {"search": rates}),
+        ("one search of all losses", {"search": {**rates, "loss": "choose"}}),
+        ("one learning rate", {}),
+    ):
+        experiment = make_experiment(losses=["nt_xent", "triplet_sh"], datasets=["flickr8k"], **settings)
+        yield limits, when, comparability(History(experiment=BegunExperiment.of(experiment.to_dict())), "flickr8k")
+    history = trials_of("flickr8k", {"nt_xent": [190.0, 180.0]})
+    history.prior = {trial.study: [PriorPoint(trial.params, "flickr8k_zh")] for trial in history.trials.values()}
+    yield limits, "settings of another dataset were tried first", comparability(history, "flickr8k")
 
 
 def race_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
@@ -283,14 +397,11 @@ def race_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
 def page() -> str:
     """Return the page."""
     groups: dict[str, list[tuple[str, str, Sequence[str]]]] = {}
-    unconfirmed_search = Summary(trials_of("flickr8k", {"nt_xent": [451.3, 440.0], "triplet_sh": [430.0]}))
-    answers = [*question_cases(), *over_cases(), ("before a confirmation", unconfirmed(unconfirmed_search, "flickr8k"))]
-    nothing = Summary(History(experiment=BegunExperiment.of(make_experiment().to_dict())))
-    answers.append(("before the first trial has ended", unconfirmed(nothing, "flickr8k")))
+    answers = [*question_cases(), *warned_cases(), *over_cases(), *unconfirmed_cases()]
     for when, answer in answers:
         question = {"coefficients": "Which coefficients?", "loss": "Which loss?"}.get(answer.key, answer.question)
         groups.setdefault(question, []).append((when, answer.verdict, answer.sentences))
-    for question, when, sentences in (*analysis_cases(), *race_cases()):
+    for question, when, sentences in (*analysis_cases(), *race_cases(), *caveat_cases()):
         groups.setdefault(question, []).append((when, "", sentences))
     parts = [INTRODUCTION]
     for question, cases in groups.items():

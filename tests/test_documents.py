@@ -228,3 +228,32 @@ def test_texts_for_people_in_the_code_have_no_lost_words() -> None:
         if (found := lost_words(text))
     ]
     assert not lost, "\n".join(lost)
+
+
+ANSWERING = {"questions", "verdict", "confirmation", "answers", "analyses", "bands", "race", "trends", "judged"}
+"""Modules of ``results`` whose sentences are on the page of answers."""
+
+NOT_ON_THE_PAGE = {
+    "a heading of a column": r"mean ± sd|against the winner|to the best|lead over .*|behind .*|share of .*",
+    "another heading of a column": r"expected at .*",
+    "a question that the page calls by its short name": r"Which coefficients of|Which model and loss\?",
+    "of `evaluate`": r"neither candidate .*|the experiment has a candidate .*|answers other .*|on which the .*",
+    "of older versions": r".*\bolder version\b.*",
+    "an error in a metric": r"must be finite, got|but its images have the mean",
+    "a race of a single candidate, mean ranks of many datasets": r"there is no other .*|differ from it significantly",
+    "judged lists without gaps": r"without unjudged .*",
+    "several learning rates": r"The losses were trained at .*|which were not .*",
+}
+"""Why a text of three words or more is not on the page -> the texts."""
+
+
+def test_the_page_of_answers_has_every_sentence() -> None:
+    shown, missing = " ".join(page().replace("<br>", " ").split()).lower(), []
+    for name in ANSWERING:
+        tree = ast.parse((ROOT / "orchestrator" / "results" / f"{name}.py").read_text())
+        for _, text in texts_of(tree):
+            part = " ".join(text.split()).strip(" .,;:()")
+            excused = any(re.fullmatch(known, part) for known in NOT_ON_THE_PAGE.values())
+            if len(part.split()) > 2 and part.lower() not in shown and not excused:
+                missing.append(f"{name}: {part}")
+    assert missing == []

@@ -62,8 +62,8 @@ def early_figure(studies: Sequence[Study]) -> Figure:
             options.append(Option(printed(dataset), [Panel("", traces, axes)]))
     note = (
         "Kendall's τ between the best values up to an epoch and those at the end: 1 is the same order, 0 is none. "
-        f"A scheduler that stops trials before a study's line stays at {RANKED:g} or more may stop the best. Trials "
-        "that were stopped early are left out."
+        f"Early stopping is safe from the epoch on from which a line stays at {RANKED:g} or more. Trials that were "
+        "stopped early are left out."
     )
     return Figure("early", "Early epochs", note, options)
 

@@ -284,11 +284,11 @@ def _best_settings(dataset: str, loss_bands: Sequence[Band], winner: tuple[str, 
     first, metric = loss_bands[0], loss_bands[0].metric
     notes = list(_notes(first))
     if winner is not None and winner != first.of:
-        notes.insert(
-            0,
-            f"These are settings of {printed(first.loss)}. {printed(winner[1])}, the winner's loss, has no surface: "
-            f"that needs {FEWEST} settings of numbers, {FEWEST_KNOWN} of them trained to the end.",
-        )
+        notes[:0] = [
+            f"{printed(winner[1])}, the winner's loss, has no surface: that needs {FEWEST} settings of numbers, "
+            f"{FEWEST_KNOWN} of them trained to the end.",
+            f"These are settings of {printed(first.loss)}.",
+        ]
     columns = [
         *ABOUT,
         Column("range", "best settings"),
@@ -349,8 +349,8 @@ def _notes(band: Band) -> Iterator[str]:
         coefficient, other, needed = band.names[first], band.names[second], "larger" if likeness > 0 else "smaller"
         yield f"Choose {coefficient} and {other} together: a larger {coefficient} needs a {needed} {other}."
     parts = [f"{count_text(band.known, 'setting')} trained to the end"]
-    parts += [f"{band.stopped} stopped early, whose ends are estimated"] if band.stopped else []
-    parts += [f"{band.diverged} that diverged"] if band.diverged else []
+    parts += [f"{band.stopped} stopped early (ends estimated)"] if band.stopped else []
+    parts += [f"{band.diverged} diverged"] if band.diverged else []
     yield f"The surface rests on {listed(parts)}."
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.journal.history import History
 from orchestrator.results.confirmation import confirmations, metrics_of, verdicts_of
+from orchestrator.results.questions import outcome_against
 from orchestrator.results.winner import winners_of
 
 if TYPE_CHECKING:
@@ -94,14 +95,17 @@ def candidates_frame(history: History) -> "DataFrame":
 
 
 def verdicts_frame(history: History) -> "DataFrame":
-    """Return one row per comparison of a winner with another candidate, by dataset and name of that candidate."""
+    """Return one row per comparison of a winner with another candidate, by dataset and name of that candidate.
+
+    ``verdict`` is that of the answers; ``holm_p`` is corrected for these comparisons alone.
+    """
     rows = [
         {
             "dataset": dataset,
             "other": comparison.label,
             "winner": verdict.candidates[0].label,
             "roles": ", ".join(comparison.roles),
-            "verdict": comparison.verdict,
+            "verdict": outcome_against(verdict, comparison),
             "difference": comparison.difference,
             "low": comparison.interval.low if comparison.interval else None,
             "high": comparison.interval.high if comparison.interval else None,

@@ -337,7 +337,11 @@ class _Questions:
         if interval is not None and p:
             within = f", 95 % CI {interval_text(interval.low, interval.high, metric)}"
             evidence = f"{within}{p}"
+            if outcome is Verdict.TIE and not interval.low <= 0 <= interval.high:
+                evidence += f" at a level of {self._verdict.level:g}"
         if outcome is Verdict.BETTER and every:
+            # It is the largest of all leads, and need not be that of the closest.
+            p = p.replace("=", "≤")
             return f"{first} beats {every}{p}; closest is {second}: {signed} {unit}{within} ({basis})."
         if outcome is Verdict.BETTER:
             gap = number_text(abs(closest.difference), metric)
@@ -362,8 +366,9 @@ class _Questions:
             yield f"{names[self._winner.label]} beats {count} of {len(compared)}; see the table."
         elif beaten:
             yield f"{names[self._winner.label]} beats {listed(beaten)}."
-        interval = contest.closest.deciding_interval if contest.closest else None
-        if contest.verdict is Verdict.TIE and interval is not None and not interval.low <= 0 <= interval.high:
+        closest, interval = contest.closest, contest.closest and contest.closest.deciding_interval
+        is_adjusted = closest is not None and contest.p is not None and contest.p > (closest.p or 0.0)
+        if contest.verdict is Verdict.TIE and is_adjusted and interval and not interval.low <= 0 <= interval.high:
             yield "The interval is of this pair alone; p also counts the choice of the winner among its candidates."
 
     def _new_images(self, contest: Contest) -> Iterator[str]:

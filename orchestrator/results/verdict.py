@@ -147,8 +147,10 @@ def _missing_seeds(group: Sequence[Candidate]) -> list[str]:
             unknown = seeds - len(member.values) - len(member.missing)
             fates += [f"{unknown} not run"] if unknown else []
             barred = "; candidates with all seeds rank before it" if member.missing else ""
-            barred += ", and a test needs two seeds" if member.missing and len(member.values) < 2 else ""
-            sentences.append(f"{member.label} has {len(member.values)} of {seeds} seeds: {', '.join(fates)}{barred}")
+            barred += ", and a test needs two" if member.missing and len(member.values) < 2 else ""
+            sentences.append(
+                f"candidate {member.label} has {len(member.values)} of {seeds} seeds: {', '.join(fates)}{barred}"
+            )
     return sentences
 
 

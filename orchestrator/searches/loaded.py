@@ -9,7 +9,8 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.directory import find_directory, read_history
 from orchestrator.journal.history import History
 from orchestrator.results import frames
-from orchestrator.results.answers import summarise
+from orchestrator.results.answer import Answer
+from orchestrator.results.answers import Summary, summarise
 from orchestrator.results.confirmation import confirmations
 from orchestrator.results.winner import Winner, winners_of
 from orchestrator.searches.resuming import read_experiment
@@ -86,6 +87,11 @@ class LoadedExperiment:
     def summary(self) -> dict[str, Any]:
         """The content that ``summary.json`` would have now."""
         return summarise(self.history)
+
+    @property
+    def answers(self) -> list[Answer]:
+        """The answers to all questions, those over several datasets first: headline, numbers, table, notes."""
+        return Summary(self.history).answers
 
     @property
     def trials(self) -> "DataFrame":

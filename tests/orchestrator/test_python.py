@@ -70,6 +70,7 @@ def test_frames_hold_what_the_summary_holds(directory: Path) -> None:
             assert mine[f"param.{name}"] == value
     assert found.epochs.loc[("pets-vsepp-nt_xent-0000", 1), "val/rsum"] == 30.0
     assert len(found.epochs) == sum(row["epochs"] for row in summary["trials"])
+    assert [answer.to_dict() for answer in found.answers] == summary["answers"] != []
 
 
 def test_verdicts_candidates_and_winners_are_those_of_the_summary(directory: Path) -> None:

@@ -54,7 +54,7 @@ def test_the_winners_loss_comes_first_and_another_loss_says_so() -> None:
         assert answer.headline.startswith(named) and effects.headline.startswith(printed(winner))
         assert not any("the winner's loss" in note for note in answer.notes)
     answer = band_answers("pets", [band], (band.of[0], "nt_xent"))[0]
-    assert answer.notes[0].startswith("These are settings of Triplet SH. NT-Xent, the winner's loss, has no surface")
+    assert answer.notes[0].startswith("NT-Xent, the winner's loss, has no surface")
 
 
 def test_few_trials_and_lists_of_words_have_no_surface() -> None:

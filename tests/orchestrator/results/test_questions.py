@@ -271,5 +271,28 @@ def test_a_tie_by_the_choice_of_the_winner_says_why_its_interval_leaves_out_0() 
     low, high = answer.numbers["low"], answer.numbers["high"]
     assert answer.verdict == "tie" and low is not None and high is not None and low > 0
     note = "The interval is of this pair alone; p also counts the choice of the winner among its candidates."
-    assert note in answer.notes
+    assert note in answer.notes and answer.headline.endswith(" at a level of 0.035.")
     assert note not in ask([many[0], candidate("t1", "triplet_sh", around(100.1), margin=0.2)])["loss"].notes
+
+
+def test_a_tie_of_two_with_a_p_value_below_5_percent_says_the_level() -> None:
+    """Nothing was adjusted, so no note speaks of a choice."""
+    pair = [
+        candidate(label, loss, around(100.0 - gap)) for label, loss, gap in (("a", "circle", 0.0), ("b", "warp", 1.19))
+    ]
+    answer = ask(pair)["loss"]
+    p, low = answer.numbers["p"], answer.numbers["low"]
+    assert answer.verdict == "tie" and p is not None and 0.035 < p < 0.05 and low is not None and low > 0
+    assert answer.headline.endswith(f", p = {p:.3f} at a level of 0.035.")
+    assert not any("of this pair alone" in note for note in answer.notes)
+
+
+def test_the_p_value_of_a_winner_over_all_is_a_bound() -> None:
+    """It is the largest of all leads; the lead over the candidate that is named may have a smaller one."""
+    steady = candidate("b", "warp", around(97.4, 0.2))
+    answer = ask([candidate("a", "circle", around(100.0)), steady, candidate("c", "triplet", around(95.0, 4.0))])[
+        "loss"
+    ]
+    p = answer.numbers["p"]
+    assert answer.verdict == "better" and answer.closest == "b" and p is not None and p >= 0.001
+    assert f"beats every other loss, p ≤ {p:.3f}; closest is WARP: " in answer.headline

@@ -16,6 +16,7 @@ from mlflow import MlflowClient
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
+from orchestrator.results import frames
 from orchestrator.results.candidates import Candidate
 from orchestrator.results.questions import answer_questions, outcomes_of
 from orchestrator.results.trial_comparison import (
@@ -165,7 +166,9 @@ def test_which_is_better_is_said_with_how_sure_that_is(
 
 
 @pytest.mark.parametrize("seed", [1, 5])
-def test_a_confirmed_trial_is_what_the_table_of_its_loss_says(ledger: Ledger, seed: int) -> None:
+def test_a_confirmed_trial_is_what_the_table_of_its_loss_says(
+    ledger: Ledger, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The leads are such that the p-value of the whole dataset and that of the question differ in their verdict."""
     rng = np.random.default_rng(seed)
     trials, candidates = [], []
@@ -183,6 +186,9 @@ def test_a_confirmed_trial_is_what_the_table_of_its_loss_says(ledger: Ledger, se
     for one in compared:
         said = which_is_better(sides[trials[0].id], sides[one.label])
         assert f" is {turned.get(shown[one.label], shown[one.label])}: " in said
+    monkeypatch.setattr(frames, "verdicts_of", lambda history: {"pets": verdict})
+    frame = frames.verdicts_frame(ledger.history)["verdict"]
+    assert {label: turned.get(shown[label], shown[label]) for _, label in frame.index} == dict(frame.droplevel(0))
 
 
 def test_a_confirmed_baseline_without_a_row_is_what_its_own_question_says(ledger: Ledger) -> None:

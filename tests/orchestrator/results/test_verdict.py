@@ -224,11 +224,11 @@ def test_seeds_that_are_gone_are_named():
     verdict = judge_one(A, unstable, candidate("short", [340.0, 341.0]), lone)
     assert [one.label for one in verdict.candidates] == ["a", "unstable", "short", "lone"]
     assert [text.partition("; ")[0] for text in verdict.warnings] == [
-        "lone has 1 of 5 seeds: seed 1 diverged, 3 not run",
-        "short has 2 of 5 seeds: 3 not run",
-        "unstable has 2 of 5 seeds: seed 1 failed, seed 2 diverged, 1 not run",
+        "candidate lone has 1 of 5 seeds: seed 1 diverged, 3 not run",
+        "candidate short has 2 of 5 seeds: 3 not run",
+        "candidate unstable has 2 of 5 seeds: seed 1 failed, seed 2 diverged, 1 not run",
     ]
-    assert "rank before it" in verdict.warnings[2] and "a test needs two seeds" in verdict.warnings[0]
+    assert "rank before it" in verdict.warnings[2] and "a test needs two" in verdict.warnings[0]
     assert verdict.candidates[1].to_dict(2)["missing"] == {"1": "failed", "2": "diverged"}
     gone = judge_one(A, replace(FAR_BELOW, values={}, missing={0: "diverged"}), baseline="b")
     assert gone.warnings[-1] == "the baseline b has no finished seed, so nothing was compared with it"
