@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from orchestrator.experiment.experiment import data_key
 from orchestrator.journal.history import History
@@ -136,8 +137,11 @@ def tags_of(trial: Trial, history: History) -> dict[str, str]:
 
 
 def note_of(trial: Trial) -> dict[str, str]:
-    """Return the tag that MLflow shows as the description of a run: the hyper-parameters that identify it."""
-    return {NOTE: markdown(values_text(trial.parameters) or "defaults")}
+    """Return the tag that MLflow shows as the description of a run: its hyper-parameters, and its row in the report."""
+    values = markdown(values_text(trial.parameters) or "defaults")
+    # The report of a rerun has no leaderboard. MLflow's pages cannot link to a file, so the address is a text.
+    address = f"`report.html?find={quote(trial.candidate or trial.id)}`"
+    return {NOTE: values if trial.stage is Stage.REGRESS else f"{values}\n\nReport: {address}"}
 
 
 def end_of(trial: Trial) -> dict[str, str]:

@@ -85,8 +85,21 @@ localStorage.setItem("mlflow.assistant.panelOpen_v1", "false");
 </script><style>[data-assistant-ui] { display: none !important; }</style>"""
 """Before the scripts of MLflow's page: its assistant is not served, so neither its panel nor its button is shown."""
 
+DIFFERENCES_ONLY = b"""<script>
+{
+  const seen = new WeakSet();
+  new MutationObserver(() => {
+    for (const control of document.querySelectorAll('[role="switch"][aria-label$=" - Show diff only"]')) {
+      if (!seen.has(control)) control.click();
+      seen.add(control);
+    }
+  }).observe(document, { childList: true, subtree: true });
+}
+</script>"""
+"""Turns on each switch of a comparison of runs once, as it appears: no address and no setting of MLflow does."""
+
 VALIDATORS = (b"etag", b"last-modified", b"if-none-match", b"if-modified-since")
-"""Headers by which a browser would keep a page that it has, from before this change of the page."""
+"""Headers by which a browser would keep a page that it has, from before these changes of the page."""
 
 
 class TrackingServer:
@@ -111,7 +124,7 @@ class TrackingServer:
             await self._app(scope, receive, send)
 
     async def _send_page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer with MLflow's page without its assistant; answers that are no such page stay as they are."""
+        """Answer with MLflow's page and our changes of it; answers that are no such page stay as they are."""
         sent: list[Message] = []
 
         async def keep(message: Message) -> None:
@@ -120,7 +133,7 @@ class TrackingServer:
         headers = [(name, value) for name, value in scope["headers"] if name not in VALIDATORS]
         await self._app({**scope, "headers": headers}, receive, keep)
         start, body = sent[0], b"".join(message.get("body", b"") for message in sent[1:])
-        page = body.replace(b"<head>", b"<head>" + WITHOUT_ASSISTANT, 1)
+        page = body.replace(b"<head>", b"<head>" + WITHOUT_ASSISTANT + DIFFERENCES_ONLY, 1)
         left_out = (*VALIDATORS, b"content-length")
         headers = [(name, value) for name, value in start["headers"] if name.lower() not in left_out]
         length = (b"content-length", str(len(page)).encode())

@@ -143,12 +143,11 @@ def _view(history: History) -> dict[str, Any]:
     # The selection metric's own best, which is what the rows are sorted by; the others are of the same epoch.
     scores = [f"{metric}_best", at_best("val/i2t_r1"), at_best("val/t2i_r1")]
     columns = [
-        *(f"tags.`{name}`" for name in (*several, "loss")),
         # Before the hyper-parameters, which names of runs have as well: a window of 1280 pixels shows five columns.
+        *(f"tags.`{name}`" for name in (*several, "loss", "state")),
         *(f"metrics.`{name}`" for name in scores),
         *(["metrics.`test/rsum`", "tags.`verdict`", "metrics.`seeds`"] if confirmed else []),
         *(f"params.`{name}`" for name in searched),
-        "tags.`state`",
         *(f"metrics.`{at_best(name)}`" for name in COUNTS),
     ]
     return {

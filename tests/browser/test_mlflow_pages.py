@@ -161,15 +161,15 @@ def test_ui_opens_on_the_newest_search_best_trials_first(served: Served, browser
         page.wait_for_timeout(1000)
         page.screenshot(path=screenshots / "mlflow-runs-1280.png")
         assert cells(page, "metrics.`val/rsum_best`")[0] == "140", "also in a narrow window"
+        assert cells(page, "tags.`state`")[-2:] == ["stopped_early", "failed"], "also in a narrow window"
         page.set_viewport_size({"width": 1920, "height": 1000})
         # The table draws the columns that a wider window shows only after the change.
-        page.wait_for_selector('.ag-cell[col-id="tags.`state`"]')
+        page.wait_for_selector('.ag-cell[col-id="params.`margin`"]')
         assert page.locator("text=newer").count() >= 1
         assert cells(page, "attributes.`Run Name`")[0].endswith("\n0000 nt_xent τ=0.05")
         assert cells(page, "metrics.`val/rsum_best`") == ["140", "139", "138.5", "138", "99", "80", "10"]
         assert cells(page, "tags.`verdict`")[:4] == ["-", "-", "winner: untested", "-"]
         assert cells(page, "metrics.`at_best/i2t_r1`")[:2] == ["17.5", "-"], "of epoch 2, not of epoch 3"
-        assert cells(page, "tags.`state`")[-1] == "failed"
         heads = page.locator(".ag-header-cell[col-id]").evaluate_all(
             "heads => heads.map(h => h.getAttribute('col-id'))"
         )
@@ -243,6 +243,14 @@ def test_two_runs_are_compared_by_what_tells_them_apart(served: Served, browser:
         shown_names = ["0000 nt_xent τ=0.05", "0000 triplet_sh margin=0.2"]
         texts = ["Comparing 2 Runs from 1 Experiment", *shown_names, *names, "margin", "val/rsum_best"]
         wait_for_texts(shown.page, *texts)
+        switches = shown.page.locator('[role="switch"][aria-label$=" - Show diff only"]')
+        assert [switch.get_attribute("aria-checked") for switch in switches.all()] == ["true"] * 3
+        equal = shown.page.locator("th.head-value", has_text="training.epochs")
+        assert equal.count() == 0
+        switches.first.click()
+        equal.wait_for()
+        shown.page.wait_for_timeout(500)
+        assert [switch.get_attribute("aria-checked") for switch in switches.all()] == ["false", "true", "true"]
         assert shown.complaints == []
 
 

@@ -16,7 +16,17 @@ from starlette.applications import Starlette
 from starlette.responses import FileResponse, PlainTextResponse
 from starlette.routing import Route
 
-from orchestrator.tracking.server import CALLS, INFO, OBJECTS, SERVED, TOKEN, WITHOUT_ASSISTANT, TrackingServer, parse
+from orchestrator.tracking.server import (
+    CALLS,
+    DIFFERENCES_ONLY,
+    INFO,
+    OBJECTS,
+    SERVED,
+    TOKEN,
+    WITHOUT_ASSISTANT,
+    TrackingServer,
+    parse,
+)
 from tests.servers.mlflow_server import AUTH
 
 LIST = """
@@ -154,7 +164,7 @@ BUILD = Path(mlflow.__file__).parent / "server" / "js" / "build"
 """MLflow's pages as they are installed."""
 
 
-def test_the_page_hides_the_assistant_before_the_scripts_of_mlflow_run() -> None:
+def test_the_page_is_changed_before_the_scripts_of_mlflow_run() -> None:
     application = Starlette(routes=[Route("/", lambda request: FileResponse(BUILD / "index.html"))])
     # MLflow's own page has this tag; a browser that has kept that page must not go on with it.
     (plain, *_) = ask(TrackingServer(application), "HEAD", "/", "")
@@ -164,8 +174,9 @@ def test_the_page_hides_the_assistant_before_the_scripts_of_mlflow_run() -> None
     assert start["status"] == 200
     assert int(headers[b"content-length"]) == len(page)
     assert b"etag" not in headers
-    assert 0 < page.index(WITHOUT_ASSISTANT) < page.index(b"<script defer")
-    assert page.replace(WITHOUT_ASSISTANT, b"") == (BUILD / "index.html").read_bytes()
+    added = WITHOUT_ASSISTANT + DIFFERENCES_ONLY
+    assert 0 < page.index(added) < page.index(b"<script defer")
+    assert page.replace(added, b"") == (BUILD / "index.html").read_bytes()
 
 
 def test_mlflow_knows_its_assistant_by_the_names_that_hide_it() -> None:
@@ -174,6 +185,14 @@ def test_mlflow_knows_its_assistant_by_the_names_that_hide_it() -> None:
         assert b'key:"%s",version:1' % key in scripts
     # Both the panel and the button that opens it.
     assert scripts.count(b'"data-assistant-ui":"true"') >= 2
+
+
+def test_mlflow_labels_its_three_switches_by_the_words_that_turn_them_on() -> None:
+    (words,) = re.findall(rb'aria-label\$=" - (.+?)"', DIFFERENCES_ONLY)
+    scripts = (path.read_bytes() for path in BUILD.glob("static/js/*.js"))
+    (comparison,) = (script for script in scripts if b"onlyShowParamDiff" in script)
+    (name,) = re.findall(rb'[ ,](\w+)=this\.props\.intl\.formatMessage\(\{[^}]*defaultMessage:"%s"' % words, comparison)
+    assert len(re.findall(rb'"aria-label":\[\w+,%s\]\.join\(" - "\)' % name, comparison)) == 3
 
 
 def test_other_answers_than_the_page_are_passed_on_as_they_are() -> None:

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -12,8 +13,12 @@ from mlflow.entities import Run
 from orchestrator.journal.directory import RUNS_FILE, read_history, read_runs
 from orchestrator.journal.history import History
 from orchestrator.journal.lock import hold
+from orchestrator.journal.trial import Stage
+from orchestrator.report.leaderboard import leaderboard
+from orchestrator.report.studies import studies_of
 from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.connection import DeliveryBusyError, connect, take_turn
+from orchestrator.tracking.description import NOTE, note_of
 from orchestrator.tracking.store import Store
 from orchestrator.tracking.sync import deliver, find_differences
 from orchestrator.tracking.tracker import Tracker
@@ -121,10 +126,14 @@ def test_pages_and_runs_lead_to_each_other(
     runs = read_runs(directory)
     assert runs is not None and set(runs.trials) == set(history.trials)
     assert (runs.server, "orchestrator ui" in runs.note) == ("http://127.0.0.1:5000", True)
+    rows = {row.id for row in leaderboard(studies_of(history))}
     for trial, run in runs.trials.items():
         found = client.get_run(run)
         assert (found.info.experiment_id, found.data.tags["trial"]) == (runs.experiment, trial)
         assert found.data.tags["report"] == "orchestrator report tiny --open"
+        note, _, named = found.data.tags[NOTE].partition("\n\nReport: `report.html?find=")
+        assert named.removesuffix("`") in rows, "a repeat has its row under the trial that it repeats"
+        assert note_of(replace(history.trials[trial], stage=Stage.REGRESS)) == {NOTE: note}, "reruns have no row"
     (directory / RUNS_FILE).write_text('{"trials": []}', encoding="utf-8")
     assert read_runs(directory) is None
 

@@ -80,6 +80,7 @@ def test_a_row_of_mlflow_holds_the_scores_of_the_best_epoch_however_the_epochs_a
     view = json.loads(experiment_tags(ledger.history)["mlflow.sharedViewState.leaderboard"])
     shown = [column for column in view["selectedColumns"] if column.startswith("metrics.")]
     assert shown and all("_best`" in column or "at_best/" in column or "test/" in column for column in shown)
+    assert view["selectedColumns"][:3] == ["tags.`loss`", "tags.`state`", "metrics.`val/rsum_best`"]
 
 
 def best_shown(output: Path, trial: str) -> tuple[float, float]:
