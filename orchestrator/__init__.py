@@ -23,6 +23,7 @@
     storage/      bytes that outlive a machine
     journal/      records of events, written by one process at a time
     reference/    the published tables
+    environment   the environment variables of Ray, MLflow, W&B and NumPy
     text/         how strings, numbers and addresses are shown
 
 A room imports rooms below it, never above: ``docs/architecture.md`` and ``tests/test_architecture.py``.

@@ -149,7 +149,7 @@ def check_format(first: Mapping[str, Any], path: Path) -> None:
     if scheduler.get("name") == "pbt":
         raise JournalError(
             f"{path}: holds population-based training (scheduler pbt), which this version does not have; "
-            f"the version that wrote it does"
+            f"the version that wrote it does, and Ray Tune's own PopulationBasedTraining can train trainables.run_trial"
         )
     written = first.get("format", 1)
     if type(written) is not int or written < 1:

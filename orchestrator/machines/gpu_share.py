@@ -24,7 +24,10 @@ one trial gained nothing. Only glibc reads the variables, when a process starts.
 
 
 MARGIN = 1.25
-"""Factor on the measured peak, for captions that are longer than the measured captions and for fragmented memory."""
+"""Factor on the measured peak, for captions that are longer than the measured captions and for fragmented memory.
+
+``trainables.cost`` has the same factor; an import of it would load PyTorch into the driver.
+"""
 
 CONTEXT_BYTES = 600 * 2**20
 """GPU memory that CUDA and its libraries take for every process; PyTorch's allocator does not count it."""
