@@ -117,7 +117,7 @@ class RecordingScheduler(NotPickled, FIFOScheduler):
         return trial.state
 
     def on_trial_result(self, tune_controller: Any, trial: RayTrial, result: dict[str, Any]) -> str:
-        """Judge an actor's answer, and tell Ray Tune to let the trial continue or to end the trial (``STOP``)."""
+        """Judge an actor's answer; return Ray Tune's word for a trial that continues or that ends (``STOP``)."""
         recorded = self._ledger.history.trials[trial.config["trial"]]
         state = self.judge(recorded, result["step"])
         return str(TrialScheduler.CONTINUE if state is TrialState.RUNNING else TrialScheduler.STOP)
@@ -130,7 +130,7 @@ class RecordingScheduler(NotPickled, FIFOScheduler):
         return self.places.next_trial(controller)
 
     def may_continue(self, trial: Trial, epoch: int, best: float, *, is_over: bool) -> bool:
-        """Say whether a trial with this best value so far may continue after an epoch, its own last one or not."""
+        """Say whether a trial with this best value so far may continue after an epoch, which may be its last."""
         return True
 
     def _verdict(self, trial: Trial, epoch: int, best: float, is_over: bool) -> TrialState:
