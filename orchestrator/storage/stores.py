@@ -52,8 +52,8 @@ class ClaimLostError(RuntimeError):
 class FolderStore(Checkpoints):
     """Each checkpoint is ``TRIAL/epoch_0007`` of an absolute path.
 
-    ``token`` are random digits that the driver wrote into the folder. By it, another node recognises the folder. An
-    actor that has outlived its driver notices that another driver has claimed the folder. Empty: not looked at.
+    ``token`` are random digits that the driver wrote into the folder. By it, another node recognises the folder, and an
+    actor that has outlived its driver notices that another driver has claimed it. Empty: not looked at.
     """
 
     trials: Path

@@ -48,8 +48,8 @@ def default_uri(output: Path) -> str:
 def choose_uri(uri: str | None, output: Path) -> str:
     """Return the named store, or the default store.
 
-    User name and password of a server move from the address into the environment of this process, where MLflow looks
-    for them. An error of any library may show the address.
+    An error of any library may show the address. So user name and password of a server move from the address into the
+    environment of this process, where MLflow looks for them.
 
     Raises:
         ConfigError: If the address cannot be read, or MLflow's default password is in use.

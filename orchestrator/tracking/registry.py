@@ -11,8 +11,8 @@ champion stays.
 
 MLflow has neither a lock on a model nor a conditional change of an alias. Processes that share an output folder take
 turns. Machines that share a server may write between two requests of another machine, so each machine reads again
-after it has written. A machine that finds an equal, earlier version removes its own version. A machine that finds
-the alias not at the best version moves the alias. The machine that writes last also reads last, after all writes.
+after it has written. A machine that finds an equal, earlier version removes its own version. A machine that finds the
+alias not at the best version moves the alias. The machine that writes last also reads last, after all writes.
 """
 
 import re
