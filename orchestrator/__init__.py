@@ -1,29 +1,30 @@
 """How thousands of trials run: search, tracking and verdicts. The only package that imports Ray, Optuna and MLflow.
 
-    cli.py        the commands, and how an error becomes an exit code
-    commands/     parse, call one function, print
-    regression/   reruns of baselines beside accepted results
-    claims/       claims of a paper, and which of them hold
-    watch/        pages about experiments while they run
-    searches/     an experiment from its start to its winners, its state and progress
-    doctor/       problems of a machine, or of an experiment
-    extraction/   features from pictures, here or on Ray workers
-    tracking/     MLflow, kept in step with the journal
-    tuner/        trials on Ray
-    forecast/     trials and hours of a search, before it runs and while it runs
-    report/       the HTML page of an experiment, and its charts
-    views/        answers on a terminal, in HTML, Markdown, LaTeX, CSV and JSON
-    exports/      trials for other programs: tables, TensorBoard, Weights & Biases
-    winners/      test metrics, weights and packed models of selected trials
-    machines/     the machines of a search, and the share of a trial
-    results/      from trials to candidates, verdicts, winners and answers
-    studies/      which trial comes next: Optuna
-    workload/     the training of a trial: a search's calls of ``trainables``
-    experiment/   the experiment file, checked as a whole
-    storage/      bytes that outlive a machine
-    journal/      records of events, written by one process at a time
-    reference/    the published tables
-    text/         how strings, numbers and addresses are shown
+    cli.py          the commands, and how an error becomes an exit code
+    commands/       parse, call one function, print
+    regression/     reruns of baselines beside accepted results
+    claims/         claims of a paper, and which of them hold
+    watch/          pages about experiments while they run
+    searches/       an experiment from its start to its winners, its state and progress
+    doctor/         problems of a machine, or of an experiment
+    extraction/     features from pictures, here or on Ray workers
+    tracking/       MLflow, kept in step with the journal
+    tuner/          trials on Ray
+    forecast/       trials and hours of a search, before it runs and while it runs
+    report/         the HTML page of an experiment, and its charts
+    views/          answers on a terminal, in HTML, Markdown, LaTeX, CSV and JSON
+    exports/        trials for other programs: tables, TensorBoard, Weights & Biases
+    winners/        test metrics, weights and packed models of selected trials
+    machines/       the machines of a search, and the share of a trial
+    results/        from trials to candidates, verdicts, winners and answers
+    studies/        which trial comes next: Optuna
+    workload/       the training of a trial: a search's calls of ``trainables``
+    experiment/     the experiment file, checked as a whole
+    storage/        bytes that outlive a machine
+    journal/        records of events, written by one process at a time
+    reference/      the published tables
+    environment.py  the environment variables of Ray, MLflow, W&B and NumPy
+    text/           how strings, numbers and addresses are shown
 
 A room imports rooms below it, never above: ``docs/architecture.md`` and ``tests/test_architecture.py``.
 

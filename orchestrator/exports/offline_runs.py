@@ -19,10 +19,10 @@ def write_offline_runs(history: History, experiment: Experiment, folder: Path) -
     """Write an offline run for each trial under ``FOLDER/wandb``; return how many.
 
     The project has the experiment's name, and a run the name of its trial, by which a second upload finds the run.
-    The config holds the settings of ``TrialRun`` and under ``trial_config`` the whole configuration; the history holds
-    the metrics of each epoch at the date of the epoch; the summary holds the metrics at the best epoch
+    The config holds the settings of ``TrialRun`` and under ``trial_config`` the whole configuration. The history holds
+    the metrics of each epoch at the date of the epoch. The summary holds the metrics at the best epoch
     (``best/val/rsum``) and, where the test split was opened, on test. Trainings of one setting share a group. A trial
-    that diverged or failed ends with exit code 1. An offline run cannot stay open, so a trial that has not ended
+    that diverged or failed ends with exit code 1. An offline run cannot stay open: a trial that has not ended
     gets exit code 0 as well, and ``state`` says that it is running. The package wandb writes ``_runtime`` itself, which
     is how long the export of the run took.
 

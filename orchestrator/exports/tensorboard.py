@@ -1,8 +1,8 @@
 """Trials as event files of TensorBoard: curves of every metric, and its HParams page.
 
 The folder has an event file for each trial, and an event file with the description of the HParams page. TensorBoard
-takes the page's columns from the first description that it finds, so that a description for each trial would hide
-columns that the first trial does not have.
+takes the page's columns from the first description that it finds. A description for each trial would hide columns that
+the first trial does not have.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,8 +36,8 @@ def write_events(history: History, experiment: Experiment, folder: Path) -> int:
     """Write the trials into a folder that ``tensorboard --logdir`` opens; return how many.
 
     A curve has a point an epoch, at the date of the epoch. The HParams page has a row for each setting, with the mean
-    over its trainings: the settings of ``TrialRun``, the searched metrics and recalls at the best epoch
-    (``best/val/rsum``) and, where the test split was opened, on test.
+    over its trainings. The columns are the settings of ``TrialRun``, then the searched metrics and recalls at the best
+    epoch (``best/val/rsum``). Where the test split was opened, those on test follow.
 
     Event files in the folder are replaced.
 
@@ -96,7 +96,7 @@ def _event_file(folder: Path) -> Iterator[EventsWriter]:
     """Give the writer of an event file, whose records are on the disk when the block ends.
 
     ``EventsWriter`` writes in this thread. ``SummaryWriter`` writes in a thread of its own, which ends at the first
-    record that a full disk refuses; closing the ``SummaryWriter`` then waits for that thread for ever.
+    record that a full disk refuses. Closing the ``SummaryWriter`` then waits for that thread for ever.
     """
     folder.mkdir(exist_ok=True)
     writer = EventsWriter(str(folder / "events"))

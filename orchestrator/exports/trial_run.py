@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial
@@ -80,17 +80,17 @@ def trial_runs(history: History) -> Iterator[TrialRun]:
     """Yield the trials of an experiment and of its confirmation, in the order of the journal."""
     for trial in history.trials.values():
         status = {"stage": str(trial.stage), "state": history.standing(trial)}
-        searched = {name: _plain(value) for name, value in trial.parameters.items() if name != "loss"}
+        # Every program can show these types; coefficients and ``None`` become text.
+        searched = {
+            name: value if isinstance(value, bool | int | float | str) else str(value)
+            for name, value in trial.parameters.items()
+            if name != "loss"
+        }
         best = {
             name if name.startswith(TEST) else f"{BEST}{name}": value
             for name, value in metrics_of(trial, history).items()
         }
         yield TrialRun(trial, {**trial.combination, **status, **searched}, best)
-
-
-def _plain(value: Any) -> float | bool | str:
-    """Return a value that every program can show; coefficients and ``None`` become text."""
-    return value if isinstance(value, bool | int | float | str) else str(value)
 
 
 @contextmanager

@@ -122,7 +122,7 @@ def _extract(request: ExtractionRequest, plan: Plan, encode: Encoder, scratch: P
         problems.extend(unreadable)
         on_progress(done, total)
 
-    # Where the system does not tell how many cores this process may use, all.
+    # All cores, where the system does not say how many of them this process may use.
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = max(1, cores // request.workers)
     if request.workers == 1 or not todo:

@@ -57,7 +57,7 @@ def deal_out(
 ) -> None:
     """Distribute shards over workers, and hand on each result as soon as it is there.
 
-    Each worker has ``threads`` CPUs, calls ``load_encoder``, which must be picklable, once, and with ``gpus`` gets a
+    Each worker has ``threads`` CPUs, and calls ``load_encoder``, which must be picklable, once. With ``gpus`` it gets a
     GPU, or a part of a GPU, where there are GPUs.
     """
 

@@ -1,1 +1,1 @@
-"""What happened in an experiment, and who may write it down."""
+"""The events of an experiment, written down by one process at a time."""

@@ -94,7 +94,7 @@ class Place(msgspec.Struct, frozen=True):
 def write_places(directory: Path, places: Mapping[str, Place]) -> None:
     """Write trial -> place into an experiment's directory; readers never see half a file."""
     path = directory / PLACES_FILE
-    # One name, because the process that holds the directory writes alone: what a killed process left is replaced.
+    # One name, because the process that holds the directory writes alone: the file of a killed process is replaced.
     partial = path.with_name(f".{PLACES_FILE}")
     try:
         # Not forced to the disk, because places are out of date after a crash.
@@ -120,7 +120,7 @@ class TrackedRuns(msgspec.Struct, frozen=True):
 
     Attributes:
         server: Address of MLflow's pages, without a password.
-        note: What the address needs, such as a command that must run; empty for a server.
+        note: Condition of the address, such as a command that must run; empty for a server.
         experiment: MLflow's id of the experiment.
         trials: Trial -> id of its run.
     """

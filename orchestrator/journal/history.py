@@ -1,7 +1,7 @@
 """The state of an experiment according to its journal: a pure fold over the records.
 
-Searcher, scheduler, tracking, display and summary all read the state of an experiment here, so a new process that reads
-the journal knows what the process that wrote the journal knew.
+Searcher, scheduler, tracking, display and summary all read the state of an experiment here. So a new process that reads
+the journal knows as much as the process that wrote the journal.
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ def _seconds_between(before: records.Record, after: records.Record) -> float:
 class Spending:
     """Adds up the running time and the GPU time over all starts, whatever the machine's clock does.
 
-    Time between two starts does not count, nor does the time from the last record of a process to its kill, because the
+    Time between two starts does not count. Nor does the time from the last record of a process to its kill, because the
     date of the kill is unknown.
 
     Attributes:
@@ -58,7 +58,7 @@ class Spending:
             self.gpu_seconds += passed * self.gpus
             self.training_seconds += passed if self._is_training else 0.0
             self.test_seconds += passed if isinstance(record, records.EvaluatedOnTest) else 0.0
-        # What comes before the first trial of a start, such as the start of Ray, trains nothing.
+        # Before the first trial of a start nothing trains; Ray starts then, for example.
         if isinstance(record, records.TrialStarted):
             self._is_training = True
             self.actors[record.trial] = record.gpus
@@ -105,14 +105,13 @@ class History:
         tests_opened: Dataset -> trials for which its test split was opened, in order.
         test_openings: Dataset -> how often its test split was opened.
         tests, test_ranks, test_judged: Trial -> its metrics on the test split, the ranks of its queries, and those of
-            the candidates that people judged, see ``EvaluatedOnTest``; no entry where the record has none.
+            the candidates that people judged. See ``EvaluatedOnTest``; no entry where the record has none.
         confirm_looks: Dataset -> how often its test split was opened for trials of a confirmation.
         plans: Dataset -> the newest plan of its confirmation; no entry where an older version confirmed.
         outcome, ended_by: How the newest start ended, see ``ExperimentEnded``; ``None`` if it runs or was killed.
         concurrency: Most trials at a time since memory ran out with these resources on this machine, if it ever did.
         halvings: How often ``concurrency`` was halved.
         ended: Trials in the order in which they ended.
-        spending: Running time and GPU time of the experiment, over all its starts.
     """
 
     source: str = "the journal"
@@ -200,8 +199,8 @@ class History:
         """Return the present state of a trial, in one word for people and programs.
 
         Returns:
-            The trial's state; ``HALF_TRAINED`` or ``NOT_BEGUN`` for a trial that waits for resources, for other trials
-            or for the next start, because only a trial with an actor is running.
+            The trial's state. Only a trial with an actor is running. A trial that waits for resources, for other trials
+            or for the next start is ``HALF_TRAINED`` or ``NOT_BEGUN``.
         """
         if trial.has_ended or trial.id in self.spending.actors:
             return str(trial.state)

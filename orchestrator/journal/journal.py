@@ -1,10 +1,10 @@
 """The append-only record of all events of an experiment, from which everything is restored after a crash.
 
-One JSON object a line: ``n`` (0, 1, 2 ... without a gap), ``time`` (the date, in seconds since the Unix epoch),
-``elapsed`` (seconds since this process opened the journal, which no change of the machine's clock affects), ``kind``,
-the fields of the event, and ``crc``, the CRC-32 of the line up to ``crc``. The first line also has ``format``, the
-number of the journal's format; a journal without the number has format 1, else equal to format 2. ``ledger.py`` writes
-the lines. A kill can tear only the last line: a torn line is cut off, and its event happens again.
+Each line is a JSON object. ``n`` is 0, 1, 2 ... without a gap, ``time`` the date, in seconds since the Unix epoch.
+``elapsed`` is in seconds since this process opened the journal, whatever the machine's clock does. The line also has
+``kind``, the fields of the event, and ``crc``, the CRC-32 of the line up to ``crc``. The first line also has
+``format``, the number of the journal's format; a journal without the number has format 1, else equal to format 2.
+``ledger.py`` writes the lines. A kill can tear only the last line: a torn line is cut off, and its event happens again.
 
 ``records.py`` has the class of each kind of record.
 """
@@ -149,7 +149,7 @@ def check_format(first: Mapping[str, Any], path: Path) -> None:
     if scheduler.get("name") == "pbt":
         raise JournalError(
             f"{path}: holds population-based training (scheduler pbt), which this version does not have; "
-            f"the version that wrote it does"
+            f"the version that wrote it does, and Ray Tune's own PopulationBasedTraining can train trainables.run_trial"
         )
     written = first.get("format", 1)
     if type(written) is not int or written < 1:

@@ -124,7 +124,7 @@ class Ledger:
             raise self.problem
 
     def _write(self, line: bytes) -> None:
-        """Write a line and force it to the disk; what a full disk takes of a line is cut off again."""
+        """Write a line and force it to the disk; the part of a line that fits on a full disk is cut off again."""
         try:
             # A disk with room for a part of the line writes that part and reports the error at the next write.
             while line:

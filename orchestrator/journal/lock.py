@@ -1,14 +1,14 @@
 """One process at a time in an experiment directory.
 
 The kernel holds the lock (``flock``) and releases it however the process ends; the file's content names the holder.
-Where machines share a disk but not their locks, only the name protects the directory: a lock left by another host holds
-until a person removes it. A host is known by its name, or by the id of its boot: an equal name with another boot id is
-this host before its last start; another name with an equal boot id is a container on this host.
+Where machines share a disk but not their locks, only the name protects the directory. A lock left by another host then
+holds until a person removes it. A host is known by its name, or by the id of its boot. An equal name with another boot
+id is this host before its last start. Another name with an equal boot id is a container on this host.
 
 The next holder clears what a killed process left on its machine: its child processes and its temporary directory. The
-directory is removed only if this product certainly made it: it is no link, it belongs to this user, no other user can
-enter it, and it has a mark that names its owner. A name alone proves nothing, because every user who can write to
-``/tmp`` can choose names.
+directory is removed only if this product certainly made it. It must be no link, belong to this user, be closed to other
+users, and have a mark that names its owner. A name alone proves nothing, because every user who can write to ``/tmp``
+can choose names.
 """
 
 import errno
@@ -177,7 +177,7 @@ def hold(directory: Path, scratch: Path | None = None) -> Iterator[None]:
 def take(file: IO[Any]) -> bool:
     """Lock an open file for this process alone; say whether the file was free.
 
-    A process that only tests whether the file is locked (``is_taken``) shares the lock for a moment; this function
+    A process that only tests whether the file is locked (``is_taken``) shares the lock for a moment. This function
     waits for the end of such a test, so that a test by another process refuses no start.
     """
     while True:

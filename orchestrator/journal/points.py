@@ -1,7 +1,7 @@
 """The points of a search: settings with all their trainings. The value of a point is the mean over its trainings.
 
-A trial of the search whose suggestion repeats an earlier setting is a replicate: the replicate names the first trial of
-the setting as its ``candidate``, and is trained with a seed of its own.
+A trial of the search whose suggestion repeats an earlier setting is a replicate. It names the first trial of the
+setting as its ``candidate``, and is trained with a seed of its own.
 """
 
 from collections.abc import Iterable, Sequence
@@ -97,8 +97,8 @@ def best_points(trials: Iterable[Trial]) -> list[Point]:
 def trained_alike(first: Trial, other: Trial) -> bool:
     """Whether two trainings with equal seeds have the same metrics on val in every epoch, to the last digit.
 
-    What tells their settings apart had no effect. A margin that every sample violates is an example: it adds a constant
-    to the loss, and nothing to its gradient.
+    The difference between their settings had no effect. A margin that every sample violates is an example: it adds a
+    constant to the loss, and nothing to its gradient.
     """
     return (
         first.best_value == other.best_value

@@ -1,8 +1,8 @@
 """Keeps what can be kept of a journal with damaged lines: all records that do not build on a damaged line.
 
 A trial keeps its epochs up to a gap, and is trained again from there. A trial whose creation is lost, or whose number
-is no longer the next of its study, is dropped with all its records, so that the sampler suggests the trial again.
-Records of opened test splits are always kept.
+is no longer the next of its study, is dropped with all its records. The sampler then suggests the trial again. Records
+of opened test splits are always kept.
 """
 
 from collections import Counter
@@ -46,7 +46,7 @@ class Salvage:
 
     @property
     def way_out(self) -> str:
-        """What a repair does, for people."""
+        """The remedies, for people: a backup, or the repair and its effect."""
         return (
             f"restore the file from a backup; or --repair keeps the other {len(self.kept)} records, and the file as it "
             f"is as {copy_name(self.path).name}: the same command then trains again what is lost"

@@ -52,7 +52,7 @@ class Trial:
             Dates are for people and for MLflow; durations and orders come from the running time.
         retries, memory_retries: How often the trial was started again after a failure, and after lack of memory.
         setbacks: How often since its newest epoch, not counting starts after lack of memory or the loss of a machine.
-        error: What ended the trial, where it diverged or failed.
+        error: Why the trial diverged or failed.
         damage: A line about each checkpoint that was skipped as damaged.
         environments: Environments of the starts that trained the trial, oldest first, see ``ExperimentStarted``.
     """
@@ -82,12 +82,12 @@ class Trial:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The settings that tell the trial from other trials of its experiment, wherever its name is shown.
+        """The settings that distinguish the trial from others of its experiment, wherever its name is shown.
 
-        In this order: the loss, where the search chose the loss; searched names that the loss does not have, such as a
-        polynomial's scale, margin and shape; the loss's hyper-parameters, such as a polynomial's coefficients; the
-        searched settings of ``training`` and of the model by the names of the search space, e.g.
-        ``training.learning_rate`` and ``model.radius``.
+        The loss comes first, where the search chose the loss. Searched names that the loss does not have follow, such
+        as a polynomial's scale, margin and shape. Then come the loss's hyper-parameters, such as a polynomial's
+        coefficients. The searched settings of ``training`` and of the model come last, by the names of the search
+        space, e.g. ``training.learning_rate`` and ``model.radius``.
         """
         sections = {"training": vars(self.config.training), "model": self.config.model_parameters}
         settings = {f"{section}.{name}": value for section, of in sections.items() for name, value in of.items()}

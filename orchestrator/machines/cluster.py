@@ -42,7 +42,7 @@ def describe_environment() -> dict[str, Any]:
 
 
 def git_revision() -> str | None:
-    """Return the commit of the code, with ``-dirty`` where files differ from it; ``None`` where nothing tells it."""
+    """Return the commit of the code, with ``-dirty`` where files differ from it; ``None`` where it is unknown."""
     root = Path(orchestrator.__file__ or "").resolve().parent.parent
     if not (root / ".git").exists():
         return os.environ.get(REVISION) or None
@@ -208,8 +208,6 @@ class StartOptions:
         data_root: Folder that holds the datasets, or ``s3://bucket/prefix``.
         output: Folder under which everything is written; the experiment gets a folder of its own there.
         tracking_uri: MLflow's store; by default a database under ``output``.
-        cluster: Where trials run, and where their checkpoints are kept.
-        quiet: Print nothing.
     """
 
     data_root: str = "data"

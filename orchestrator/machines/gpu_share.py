@@ -1,7 +1,7 @@
 """How many trials share a GPU, from the measured GPU memory of a trial: ``resources.gpus: auto``.
 
 Ray only counts fractions of a GPU: nothing keeps a trial from taking more memory than its share. So the share is the
-memory of the largest trial, with a margin for longer captions and fragments, and with CUDA's own memory of a process.
+memory of the largest trial, with a margin for longer captions and fragments. CUDA's own memory of a process is added.
 """
 
 import math
@@ -17,14 +17,17 @@ KEEP_FREED_MEMORY = {
 }
 """Variables with which the C library keeps up to 2 GiB that a process frees, for its next step of the same sizes.
 
-By default the C library gives the tensors of many trials back to the kernel after each step, and the kernel fills the
-memory of the next step with zeros first, which took a quarter of the time of 64 stacked heads on a CPU. The training of
+By default the C library gives the tensors of many trials back to the kernel after each step. The kernel fills the
+memory of the next step with zeros first. That took a quarter of the time of 64 stacked heads on a CPU. The training of
 one trial gained nothing. Only glibc reads the variables, when a process starts.
 """
 
 
 MARGIN = 1.25
-"""Factor on the measured peak, for captions that are longer than the measured captions and for fragmented memory."""
+"""Factor on the measured peak, for captions that are longer than the measured captions and for fragmented memory.
+
+``trainables.cost`` has the same factor; an import of it would load PyTorch into the driver.
+"""
 
 CONTEXT_BYTES = 600 * 2**20
 """GPU memory that CUDA and its libraries take for every process; PyTorch's allocator does not count it."""

@@ -1,7 +1,7 @@
 """Processes that end with their starter, and SIGTERM handled like Ctrl-C.
 
 No process can clean up after ``kill -9``. A process that is started here holds the reading end of a pipe, and its
-starter the writing end: when the starter is gone, the system closes the writing end, and the reader finds the end of
+starter the writing end. When the starter is gone, the system closes the writing end, and the reader finds the end of
 the pipe, on Linux and macOS alike. Two processes read it: a machine without memory may kill any one of them.
 
 SIGTERM is the signal of ``kill``, ``systemctl stop``, ``docker stop`` and ``scancel``.

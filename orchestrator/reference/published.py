@@ -1,8 +1,8 @@
 """The published tables under the names that the product uses for models, losses, parameters and metrics.
 
 Beside the tables of Bleeker and de Rijke (2022), which are whole, there are rows of SCAN, GSMN, the polynomial loss and
-VSE-infinity. Of each of these papers only the rows are here whose numbers could be read in a source that anybody can
-open (``README.md`` of this folder names the sources); a recall that the source does not print is missing. All are on
+VSE-infinity. Of these papers, only the rows are here whose numbers could be read in a source that anybody can open.
+``README.md`` of this folder names the sources. A recall that the source does not print is missing. All are on
 Karpathy's test split, MS-COCO on all 5,000 images. A row of one run has no spread; a row of ten has the population
 standard deviation.
 

@@ -2,7 +2,7 @@
 
 The process that runs a trial asks here for the trial's newest good checkpoint, and hands in each new checkpoint. A
 checkpoint that ``save`` has written outlives the process and, in a bucket or on a shared disk, the machine.
-``storage.stores`` has the checkpoints in a folder and those in a bucket; what is here works for both.
+``storage.stores`` has the checkpoints in a folder and those in a bucket; this module works for both.
 """
 
 import shutil
@@ -80,7 +80,7 @@ class Checkpoints(ABC):
         """Give up the claim: no actor of this driver saves any more, and another driver may claim the checkpoints."""
 
     def find(self, trial: str) -> tuple[Path | None, tuple[str, ...]]:
-        """Return the checkpoint from which a trial resumes, and a line for each newer one that cannot be used any more.
+        """Return the checkpoint from which a trial resumes, and a line for each newer checkpoint that cannot be used.
 
         The checkpoint is a local directory, the newest undamaged one; ``None`` where the trial has none.
         """

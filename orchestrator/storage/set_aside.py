@@ -1,7 +1,7 @@
-"""What lies in an experiment's directory and is not in its journal, and the folder to which such files are moved.
+"""Files in an experiment's directory that its journal does not know, and the folder to which they are moved.
 
 A journal that was cut, or restored from an older backup, does not know the newest trials. Their models are results, so
-no command deletes them: whoever restores the whole journal moves them back.
+no command deletes them: a person who restores the whole journal moves them back.
 """
 
 import secrets
@@ -42,7 +42,7 @@ class Unknown:
 
 
 NOTHING_UNKNOWN = Unknown()
-"""What is unknown to a journal that knows all results."""
+"""The value for a journal that knows all results."""
 
 
 def name_occasion() -> str:

@@ -3,8 +3,8 @@
 A folder is of this machine, or one that all nodes reach under the same path. In a bucket, a checkpoint is written to a
 local folder first, then uploaded, and only then reported. An object beside the checkpoints names the driver, like a
 lock file on a disk. A bucket has no locks that end with their process. A claim holds until its driver has released it,
-or is known to be gone: because the driver ran in the same directory, whose lock this process holds now, or on this
-machine, which has no such process any more.
+or is known to be gone. A driver is gone that ran in the same directory, whose lock this process holds now. So is a
+driver of this machine whose process does not exist any more.
 """
 
 import atexit
@@ -53,7 +53,7 @@ class FolderStore(Checkpoints):
     """Each checkpoint is ``TRIAL/epoch_0007`` of an absolute path.
 
     ``token`` are random digits that the driver wrote into the folder. By it, another node recognises the folder, and an
-    actor that has outlived its driver notices that another driver has claimed the folder; empty: not looked at.
+    actor that has outlived its driver notices that another driver has claimed it. Empty: not looked at.
     """
 
     trials: Path
@@ -83,7 +83,7 @@ class FolderStore(Checkpoints):
         return self.trials / entry.trial / entry.name
 
     def find(self, trial: str) -> tuple[Path | None, tuple[str, ...]]:
-        """Return the newest undamaged checkpoint and a line for each newer one, if the folder is the driver's.
+        """Return the newest undamaged checkpoint and a line for each newer checkpoint, if the folder is the driver's.
 
         Raises:
             StorageError: If this process sees another folder than its driver.
@@ -112,7 +112,7 @@ class FolderStore(Checkpoints):
         return super().rewind(epochs, ended)
 
     def prune(self, trial: str) -> None:
-        """Keep the newest checkpoint of an ended trial; what a process was writing when its machine died goes, too."""
+        """Keep the newest checkpoint of an ended trial; remove also what dead processes have half written."""
         super().prune(trial)
         self.remove_partial(trial)
 

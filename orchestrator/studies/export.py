@@ -25,12 +25,12 @@ from trainables.files import aside
 def write_storage(history: History, experiment: Experiment, path: Path) -> int:
     """Write the trials of the search into an SQLite file, a study of Optuna for each study; return how many.
 
-    A trial has its parameters with the distributions that were searched, the metric of each epoch as its intermediate
-    values, the values of the objectives at its best epoch, and its state: a trial that was stopped early is *pruned*
-    and has its last intermediate value, as Optuna keeps pruned trials; a trial that diverged or failed is *failed*; a
-    trial that has not ended is *running*. Id, seed, best epoch and error are user attributes. Optuna allows no
-    intermediate values with several objectives. Trials of a confirmation, which repeat others, are left out.
-    An existing file is replaced.
+    A trial has its parameters with the distributions that were searched, and its state. Its intermediate values are the
+    metric of each epoch, its values those of the objectives at its best epoch. A trial that was stopped early is
+    *pruned* and has its last intermediate value, as Optuna keeps pruned trials. A trial that diverged or failed is
+    *failed*, a trial that has not ended *running*. Id, seed, best epoch and error are user attributes. Optuna allows no
+    intermediate values with several objectives. Trials of a confirmation, which repeat others, are left out. An
+    existing file is replaced.
 
     Raises:
         OSError: If the file cannot be written, e.g. because the disk is full; nothing is left of the export.
@@ -74,23 +74,19 @@ def _frozen(trial: Trial, cell: Cell, metrics: list[str]) -> FrozenTrial:
     curve = {epoch: row[trial.metric] for epoch, row in trial.epochs.items()} if len(metrics) == 1 else {}
     if state is OptunaState.PRUNED and curve:
         values = [curve[trial.last_epoch]]
+    about = {"trial": trial.id, "seed": trial.config.seed, "best_epoch": trial.best_epoch, "error": trial.error}
     made = create_trial(
         state=state,
         values=values,
         params={name: _plain(value) for name, value in trial.params.items()},
         distributions={name: distribution(_plain_bound(bounds[name])) for name in trial.params},
         intermediate_values=curve,
-        user_attrs=_about(trial),
+        user_attrs={name: value for name, value in about.items() if value is not None},
     )
     made.datetime_start = _when(trial.created)
     if trial.has_ended:
         made.datetime_complete = _when(max(trial.times.values(), default=trial.created))
     return made
-
-
-def _about(trial: Trial) -> dict[str, Any]:
-    about = {"trial": trial.id, "seed": trial.config.seed, "best_epoch": trial.best_epoch, "error": trial.error}
-    return {name: value for name, value in about.items() if value is not None}
 
 
 def _when(moment: float) -> datetime:

@@ -2,9 +2,9 @@
 
 A sampler is a function of the study so far and of a seed, which returns a point (``search_spaces.sampling``), and is
 adapted to Optuna's interface. A plug-in's subclass of Optuna's ``BaseSampler`` is made, suggests once, and is dropped.
-A sampler is made for one suggestion, from a seed of its own and the study's trials, so that an interrupted search
-suggests the points of an undisturbed search. Optuna's CMA-ES and quasi-Monte Carlo samplers keep a state in the trials
-instead (CMA-ES a pickled state), which is not in the journal; ``cma_es`` and ``sobol`` compute it from the trials.
+A sampler is made for one suggestion, from a seed of its own and the study's trials. So an interrupted search suggests
+the points of an undisturbed search. Optuna's CMA-ES and quasi-Monte Carlo samplers keep a state in the trials instead
+(CMA-ES a pickled state), which is not in the journal. ``cma_es`` and ``sobol`` compute it from the trials.
 
 References:
     [Hansen2016] Hansen, The CMA Evolution Strategy: A Tutorial. arXiv:1604.00772
@@ -86,7 +86,7 @@ class ByFunction(BaseSampler):
 class PluginSampler(BaseSampler):
     """A plug-in's sampler, whose points are checked against the bounds of a study.
 
-    ``before_trial`` and ``after_trial`` of the sampler are not called: they would let it keep a state in the attributes
+    ``before_trial`` and ``after_trial`` of the sampler are not called. They would let it keep a state in the attributes
     of trials, which the journal does not hold. ``place`` begins a message about a wrong point.
     """
 
@@ -146,18 +146,14 @@ def plain_value(bound: Range | Values, value: Any) -> Any:
     if isinstance(bound, Values):
         choice = tuple(value) if isinstance(value, list) else value
         for listed in bound.values:
-            if _is_same(listed, choice):
+            # ``True`` equals 1 in Python, but the two are different values of a list.
+            if isinstance(listed, bool) == isinstance(choice, bool) and listed == choice:
                 return listed
         raise ValueError(f"{value!r} is not in {bound}")
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if not is_number or not bound.contains(value) or (bound.whole and not float(value).is_integer()):
         raise ValueError(f"{value!r} is not in {bound}")
     return int(value) if bound.whole else float(value)
-
-
-def _is_same(listed: Any, choice: Any) -> bool:
-    # ``True`` equals 1 in Python, but the two are different values of a list.
-    return isinstance(listed, bool) == isinstance(choice, bool) and bool(listed == choice)
 
 
 def _past(trial: FrozenTrial) -> PastTrial:

@@ -2,14 +2,14 @@
 
 Ray's own ``OptunaSearch`` is not used, because it never prunes, calls a stopped trial complete and leaves a trial
 without a value running for ever. A study is kept in memory and rebuilt from the journal, which alone records the
-suggestions. Optuna keeps no state from one suggestion to the next: each suggestion has a sampler of its own, which is
+suggestions. Optuna keeps no state from one suggestion to the next. Each suggestion has a sampler of its own, which is
 shown the present trials, with a seed made of the study's seed and the trial's number. So a search that was restarted
 suggests the points of an undisturbed search.
 
-A sampler fits a model to the trials that it is shown, which takes longer with more trials: with all of 10,000 trials,
+A sampler fits a model to the trials that it is shown, which takes longer with more trials. With all of 10,000 trials,
 one suggestion of TPE takes 0.17 s. TPE [Bergstra2011] divides the trials into the best, of which Optuna takes 25 at
 most, and the others, of which the oldest weigh least. Of a long study, a sampler is shown the best of all trials, and
-the newest trials represent the others: in three simulated searches of some 595 trials the regret was the same. The
+the newest trials represent the others. In three simulated searches of some 595 trials the regret was the same. The
 choice does not depend on the order in which the trials ended.
 
 References:
@@ -52,7 +52,7 @@ BEST = 25
 
 Rank = tuple[int, int, float, int]
 """Sort key of trials, the best first, as in Optuna's TPE: finished trials by their value, then stopped trials by their
-last epoch and their value there; of equal trials the earlier trial comes first."""
+last epoch and their value there. Of equal trials the earlier trial comes first."""
 
 
 class Known:
@@ -296,8 +296,8 @@ class Study:
         name, seed = self._search.sampler, self.cell.seed
         if attempt:
             seed = derive_seed(seed, "again", attempt, bits=32)
-        # A sampler that has converged to a setting suggests the setting again and again, and a Sobol sequence has one
-        # point for each number: from half of the attempts on, or at once, the suggestion is drawn at random.
+        # A sampler that has converged to a setting suggests it again and again, so the second half of the attempts is
+        # drawn at random. A Sobol sequence has one point for each number, so all attempts but the first are.
         if attempt >= DRAWS / 2 or (attempt and name == "qmc"):
             name = "random"
         known = self.known()
@@ -317,7 +317,7 @@ class Study:
 
 
 def _digest(config: TrialConfig) -> bytes:
-    """Return a digest of a setting, because the text of each of thousands of settings takes a kilobyte."""
+    """Return a digest of a setting, because the texts of thousands of settings take a kilobyte each."""
     return hashlib.blake2b(config.setting.encode(), digest_size=16).digest()
 
 

@@ -1,4 +1,4 @@
-"""The address of the store: what the user named, or the database of an output folder; no public password.
+"""The address of the store: the address that the user named, or the database of an output folder.
 
 MLflow's default password is public, so it is refused.
 """
@@ -48,8 +48,8 @@ def default_uri(output: Path) -> str:
 def choose_uri(uri: str | None, output: Path) -> str:
     """Return the named store, or the default store.
 
-    User name and password of a server move from the address into the environment of this process, where MLflow looks
-    for them, because an error of any library may show the address.
+    An error of any library may show the address. So user name and password of a server move from the address into the
+    environment of this process, where MLflow looks for them.
 
     Raises:
         ConfigError: If the address cannot be read, or MLflow's default password is in use.

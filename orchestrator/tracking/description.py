@@ -48,7 +48,7 @@ def at_best(name: str) -> str:
 
 
 def run_name(trial: Trial, history: History) -> str:
-    """Return the name of a trial's run, which tells the trial from others of its experiment.
+    """Return the name of a trial's run, which distinguishes the trial from others of its experiment.
 
     The number of the trial in its study comes first, then dataset and model where the experiment has several, the loss,
     and the searched settings: ``0003 nt_xent τ=0.008``. A trial that repeats the settings of another trial has the
@@ -68,8 +68,8 @@ def candidate_name(trial: Trial, history: History, seeds: int) -> str:
 def stored_metric(name: str) -> str:
     """Return the name under which MLflow holds a metric of the journal.
 
-    MLflow sorts the charts of an experiment by the names of the metrics, so that the spread of every COCOS count over
-    the batches and the durations would stand before ``val/rsum``. The spread of ``cocos/NAME`` over the batches,
+    MLflow sorts the charts of an experiment by the names of the metrics. The spread of every COCOS count over the
+    batches and the durations would come before ``val/rsum``. The spread of ``cocos/NAME`` over the batches,
     ``cocos/NAME_std`` in the journal, is ``variation/NAME``, that of ``cocos_start/NAME`` is ``variation_start/NAME``;
     ``time/NAME`` is ``wall_time/NAME``.
     """
@@ -190,7 +190,7 @@ def dataset_of(trial: Trial, history: History) -> "DatasetInput":
 def confirmed_candidates(history: History) -> Iterator[tuple[Candidate, dict[str, float], dict[str, str]]]:
     """Yield the candidates with a finished repeat, with metrics and tags, for every dataset whose confirmation is over.
 
-    The metrics are means over the seeds by the names of a trial's metrics; for the metric that decides also the sample
+    The metrics are means over the seeds by the names of a trial's metrics. The metric that decides also has the sample
     standard deviation (``_sd``) and the ends of the mean's 95 % interval (``_low``, ``_high``). The tags are the
     verdict on the candidate, its rank from 1, and of the winner the description of its run.
     """

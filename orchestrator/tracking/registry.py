@@ -3,16 +3,16 @@
 A version is a pyfunc with its loader, ``trainables.serving.retriever``: tensors as safetensors, all else as JSON, no
 pickle. This product itself reads only the tensors and the JSON from a registry, and runs no code of a registry.
 
-The alias points to the best version. Only versions with the metric and the data of the newest version compete, from the
-oldest to the newest: each challenges the champion among those before it. A confirmed version beats every unconfirmed
-one. Of two confirmed versions, the later one is the champion only where its mean is higher by more than the noise of
-the seeds, by Welch's test at the level of verdicts. Without both deviations the higher value decides, and after a tie
-the champion stays.
+The alias points to the best version. Only versions with the metric and the data of the newest version compete. From the
+oldest to the newest, every version challenges the champion among those before it. A confirmed version beats every
+unconfirmed version. Between two confirmed versions Welch's test at the level of verdicts decides: the later version
+wins only where its mean is significantly higher. Without both deviations the higher value decides, and after a tie the
+champion stays.
 
 MLflow has neither a lock on a model nor a conditional change of an alias. Processes that share an output folder take
 turns. Machines that share a server may write between two requests of another machine, so each machine reads again
-after it has written: a machine that finds an equal, earlier version removes its own version, and a machine that finds
-the alias not at the best version moves the alias. The machine that writes last also reads last, after all writes.
+after it has written. A machine that finds an equal, earlier version removes its own version. A machine that finds the
+alias not at the best version moves the alias. The machine that writes last also reads last, after all writes.
 """
 
 import re

@@ -28,7 +28,7 @@ TOKEN = "ORCHESTRATOR_UI_TOKEN"
 """Environment variable with the token that every request needs; an unset or empty one asks for none."""
 
 ACCOUNTS = "ORCHESTRATOR_ACCOUNTS"
-"""Environment variable that tells the workers to ask for an account."""
+"""Environment variable by which the workers know whether to ask for an account."""
 
 DRIVER, DRIVER_PASSWORD = "driver", "ICR_DRIVER_PASSWORD"
 """Account with which searches log, and the environment variable with its password: no administrator."""
@@ -39,7 +39,7 @@ PAGES = ("/", "/static-files/.+", HEALTH, "/version", "/get-artifact", "/model-v
 """Pages, their files and the artifacts they show, as regular expressions."""
 
 INFO = "/ajax-api/3.0/mlflow/server-info"
-"""What pages ask; clients would learn from it that a bucket takes large files past the server, which is not served."""
+"""Served to pages alone: clients would learn that a bucket takes large files past the server, which is not served."""
 
 CALLS = {
     "2.0/mlflow/experiments": (
@@ -77,7 +77,7 @@ OBJECTS = (
 _API = [*(f"{start}/({'|'.join(ends.split())})" for start, ends in CALLS.items()), *OBJECTS]
 
 SERVED = re.compile("|".join([*PAGES, INFO, "/signup", f"/(ajax-)?api/({'|'.join(_API)})"]), re.DOTALL)
-"""The paths that are passed on to MLflow; each must match as a whole."""
+"""The paths that are passed on to MLflow; a path must match as a whole."""
 
 WITHOUT_ASSISTANT = b"""<script>
 localStorage.setItem("mlflow.assistant.fab.autoOpenedOnFirstLoad_v1", "true");
@@ -215,7 +215,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def _set_environment(options: argparse.Namespace) -> None:
-    """Tell MLflow's application what ``mlflow server`` would; check the stores and accounts before a worker starts."""
+    """Set for MLflow's application what ``mlflow server`` would; check stores and accounts before a worker starts."""
     set_for_mlflow_server()
     if options.allowed_hosts:
         os.environ["MLFLOW_SERVER_ALLOWED_HOSTS"] = options.allowed_hosts

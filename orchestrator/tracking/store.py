@@ -3,7 +3,7 @@
 The curve of a study's run is the best value so far against the number of ended trials. The files of a run lie beside
 MLflow's database: in a folder, in a bucket, or behind MLflow's server.
 
-A database takes about as long for one number as for fifty, so a trial that began and ended since the last delivery
+A database takes about as long for one number as for fifty. So a trial that began and ended since the last delivery
 sends its params, its tags and its epochs in one request.
 """
 
@@ -87,8 +87,8 @@ class Run:
     Attributes:
         artifacts: URI of the place of the run's files: a folder, a bucket or MLflow's server.
         status: ``RUNNING``, ``FINISHED``, ``FAILED`` or ``KILLED``.
-        step: The newest step, 0 for none: the newest epoch of a trial, the number of ended trials of a study, the
-            number of seeds of a candidate.
+        step: The newest step, 0 for none: the newest epoch of a trial, the number of a study's ended trials, or the
+            number of a candidate's seeds.
         best: The epoch whose metrics the run shows as those of the best epoch, 0 for none.
         tested: Whether the run has test metrics.
         described: Whether the run has its params, and so the file of its config, which is sent before them.
@@ -171,8 +171,8 @@ def send(
 ) -> None:
     """Send params, points and tags to a run in as few requests as possible; a point is in one request.
 
-    Params of a run cannot change later. MLflow stores the params of a request first, then its metrics, then its tags: a
-    tag that confirms params or metrics is stored after these, even if the store dies in between.
+    Params of a run cannot change later. MLflow stores the params of a request first, then its metrics, then its tags.
+    So a tag that confirms params or metrics is stored after these, even if the store dies in between.
     """
     from mlflow.entities import Metric, Param, RunTag
 
@@ -409,8 +409,8 @@ class Store:
 
     def _send_files(self, run: Run, files: Iterable[Path]) -> None:
         """Send files under their own names; an existing file of the run is overwritten."""
-        # MLflow's client would ask the store for the place of the run's files, which the run has in ``artifacts``, and
-        # keep 7 KB and a pool of threads for each of the newest 1,024 runs.
+        # MLflow's client would ask the store for the place of the run's files, which the run has in ``artifacts``. It
+        # would also keep 7 KB and a pool of threads a run, for the newest 1,024 runs.
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
         repository = get_artifact_repository(run.artifacts, tracking_uri=self._uri)

@@ -1,11 +1,12 @@
 """The process that follows the journal of a search and keeps MLflow in step with it, and how the search begins it.
 
-A trial costs MLflow's client about 40 ms of a processor, more than all else that the search does for a trial. In a
-thread of the search, these 40 ms would be taken from the loop of Ray Tune, because one thread of Python runs at a time.
+A trial costs MLflow's client about 40 ms of a processor, more than all else that the search does for a trial. A thread
+of the search would take these 40 ms from the loop of Ray Tune, because one thread of Python runs at a time.
 
-Standard input of the process has what is delivered as a line of JSON and, at the end of the search, the seconds that
-are left. The process then answers on standard output, as JSON, what was not delivered, and ends. If standard input ends
-before, the search has died: the process ends at once, because the next start of the search delivers, too.
+The first line on standard input of the process names, as JSON, the store and the journal. At the end of the search,
+the seconds that are left follow. The process then answers on standard output with its problem as JSON, ``null`` for
+none, and ends. If standard input ends before, the search has died: the process ends at once, because the next start of
+the search delivers, too.
 """
 
 import json
@@ -113,7 +114,7 @@ class TrackingProcess:
         return process
 
     def _ask(self, process: "subprocess.Popen[bytes]", seconds: float) -> str | None:
-        """Tell the process that the search has ended, and return the answer of the process."""
+        """Announce the end of the search to the process, and return the answer of the process."""
         # Standard input stays open: its end would say that the search has died.
         _tell(process, b"%f\n" % seconds)
         with suppress(subprocess.TimeoutExpired):
@@ -136,7 +137,7 @@ class TrackingProcess:
 
 
 def _tell(process: "subprocess.Popen[bytes]", line: bytes) -> None:
-    # What has ended meanwhile is found by its missing answer.
+    # A process that has ended meanwhile gives no answer, which is noticed later.
     with suppress(BrokenPipeError):
         process.stdin.write(line)  # type: ignore[union-attr]
         process.stdin.flush()  # type: ignore[union-attr]
@@ -210,7 +211,7 @@ class Tracker:
                 time.sleep(PAUSE)
 
     def _read(self) -> None:
-        """Take the new records of the journal into account; of a damaged journal, what comes before the damage."""
+        """Take the new records of the journal into account; of a damaged journal, the records before the damage."""
         if self._damage is not None or not self._reader.has_news():
             return
         try:
@@ -251,7 +252,7 @@ def main() -> None:
     # A signal to the whole group, e.g. of a batch system, is for the search, which ends in order and then says so here.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    # What a library prints goes to standard error: standard output is for the answer alone.
+    # The output of libraries goes to standard error: standard output is for the answer alone.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     uri, output, experiment, journal = parse_state(_read_line())

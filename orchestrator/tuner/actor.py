@@ -93,7 +93,7 @@ class TrialActor(Trainable):
         else:
             report, is_saved, damage = next(self._stream), False, ()
         _check(report, self._trial.metric)
-        # The checkpoint is written before the step is returned, because the driver records each step that it gets: an
+        # The checkpoint is written before the step is returned, because the driver records each step that it gets. An
         # epoch in the journal without a checkpoint could not be resumed.
         if not is_saved:
             self._checkpoints.save(self._id, report)
@@ -104,8 +104,8 @@ def trial_actor(workload: TrialRunner, checkpoints: Checkpoints, alone: TrialRun
     """Return the class of actors that run a workload; ``TrialActor.setup`` explains the arguments.
 
     The class carries the arguments itself, and so is a few kilobytes larger. ``tune.with_parameters`` would put the
-    arguments into Ray's object store, as objects that the driver owns. When a raylet is told to end, Ray's library
-    tries to recover such objects into the store that has just gone, and thereupon ends the driver with exit code 1.
+    arguments into Ray's object store, as objects that the driver owns. When a raylet is asked to end, Ray's library
+    tries to recover such objects into the store that has just gone. It then ends the driver with exit code 1.
     """
 
     class BoundTrialActor(TrialActor):

@@ -139,7 +139,7 @@ def machines_that_run_trials(wanted: Resources, is_over: Callable[[], bool]) -> 
         f"{shape}, and asks an autoscaler to start a machine",
         error=True,
     )
-    # No trial waits for room yet, so nothing else tells an autoscaler that a machine is wanted.
+    # No trial waits for room yet, so an autoscaler has no other sign that a machine is wanted.
     request_resources(bundles=[resources])
     try:
         began = time.monotonic()

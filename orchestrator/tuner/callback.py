@@ -4,8 +4,8 @@ A trial that is tried again is issued again, as after a restart of the driver. R
 cannot wait until fewer trials run, and their count dies with the driver. The one exception is a running trial whose
 machine was preempted: Ray counts no failure, and queues the trial by itself.
 
-A trial that trains epochs between its failures is tried again however often it fails, which is usual for a long
-training on a cluster whose machines come and go. A trial that fails repeatedly at the same epoch is given up.
+A trial that trains epochs between its failures is tried again however often it fails. Such failures are usual for a
+long training on a cluster whose machines come and go. A trial that fails repeatedly at the same epoch is given up.
 """
 
 import errno
@@ -103,7 +103,7 @@ PLACES_SECONDS = 1.0
 
 
 class TrialCallback(NotPickled, TrialProgressCallback):
-    """Writes starts, errors and retries into the journal, of which Ray Tune tells neither searcher nor scheduler.
+    """Writes starts, errors and retries into the journal, of which Ray Tune informs neither searcher nor scheduler.
 
     The class takes the place of Ray's own progress callback, which would print nothing here and yet keep every trial.
 

@@ -150,7 +150,7 @@ class FusedTraining:
 def fused(workload: Workload, fuse: int, resources: Mapping[str, float]) -> Iterator[TrialRunner]:
     """Yield the object with which actors train trials: the workload or, if trials are fused, training in an engine.
 
-    An engine has ``fuse`` trials, each of whose actors asks Ray for the CPUs (``cpu``) and GPUs (``gpu``) of
+    An engine has ``fuse`` trials, and every trial's actor asks Ray for the CPUs (``cpu``) and GPUs (``gpu``) of
     ``resources``.
     """
     if fuse == 1:

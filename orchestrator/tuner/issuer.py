@@ -1,8 +1,8 @@
 """Hands the trials of a stage to Ray Tune one by one, through Ray's searcher interface.
 
 A stage is the search itself, or the trainings after it that confirm its best candidates. Ray Tune asks the issuer for
-the next trial and tells the issuer how each trial went. Which trials there are, and in which order they run, is decided
-by the ``TrialSource`` alone.
+the next trial, and reports each epoch and each end of a trial to the issuer. The ``TrialSource`` alone decides which
+trials there are, and in which order they run.
 """
 
 import json

@@ -6,9 +6,8 @@ others. A trial that asks late joins the next round. A trial whose process died 
 next round, so that no round waits for a dead trial.
 
 One thread, the worker, does everything that touches models: it takes trials in, lets trials go and trains rounds.
-Other threads only leave requests under a lock. A worker that hangs cannot be ended, but a hang can be recognised: Ray
-ends the silent trials of the round one by one, until no trial with which the worker is busy is a member any more
-(``members``).
+Other threads only leave requests under a lock. A worker that hangs cannot be ended, but its hang can be recognised
+(``members``). Ray ends the silent trials of the round one by one, until the worker is busy with no member any more.
 """
 
 import threading
@@ -145,8 +144,8 @@ class EpochBarrier:
             except Exception as failure:  # noqa: BLE001  # the actors that wait must get any error, or they wait forever
                 error = failure
             with self._changed:
-                # Before the trials get their answers: a trial that has its answer may leave at once, and a worker that
-                # has just finished must not look as if it hung.
+                # Before the trials get their answers, after which they may leave at once: a worker that has just
+                # finished must not look as if it hung.
                 self._busy_with = frozenset()
             for name, waiting in task.answers.items():
                 if error is None:

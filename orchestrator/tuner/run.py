@@ -1,6 +1,6 @@
 """``run_trials`` starts Ray, lets Ray Tune run the trials of a source, and ends Ray.
 
-No state of Ray is ever read again: Ray's checkpoints are off, and Ray's storage is a scratch directory that is removed
+No state of Ray is ever read again. Ray's checkpoints are off, and Ray's storage is a scratch directory that is removed
 when the process ends. The journal and the trials' own checkpoints hold all that must survive a crash. Tune ends before
 the last trial for one of three reasons (``Interruption``): a signal, a limit of the budget, or a full disk.
 """
@@ -31,7 +31,7 @@ from trainables.errors import PluginError
 
 
 class Interruption(NotPickled, tune.Stopper):
-    """Asks Ray Tune to end when a limit is reached, or when a signal tells the process to end.
+    """Asks Ray Tune to end when a limit is reached, or when a signal asks the process to end.
 
     The first signal is noted and answered, and the search ends in order. A second signal raises ``KeyboardInterrupt``
     at once.

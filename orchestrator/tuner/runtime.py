@@ -1,9 +1,9 @@
 """Starting Ray on this machine, or joining a Ray cluster, watching the processes of Ray, and leaving it.
 
-When Ray's control store (GCS) or node manager (raylet) dies, a call of Ray blocks for up to a minute, cannot be
-interrupted, and then Ray ends this process without a message of ours. Calls of Ray therefore run in a thread of their
-own (``run_watched``), while the main thread watches the processes of Ray (``OwnRay``) or the head of a cluster
-(``JoinedRay``), handles signals, and can end the search in order.
+When Ray's control store (GCS) or node manager (raylet) dies, a call of Ray blocks for up to a minute and cannot be
+interrupted. Then Ray ends this process without a message of ours. Calls of Ray therefore run in a thread of their own
+(``run_watched``). The main thread watches the processes of Ray (``OwnRay``) or the head of a cluster (``JoinedRay``),
+handles signals, and can end the search in order.
 """
 
 import logging
@@ -74,8 +74,8 @@ class JoinedRay:
     closes the connection when the control store ends. A head that falls silent, e.g. because a cable is cut, leaves the
     connection open. The control store itself closes idle connections, so the connection is renewed every few seconds.
 
-    A head whose control store ends and refuses connections is gone for good: a head that is started again is another
-    cluster, and Ray's driver library ends this process, without a message of ours, as soon as it meets that cluster.
+    A head whose control store ends and refuses connections is gone for good. A head that is started again is another
+    cluster: Ray's driver library ends this process, without a message of ours, as soon as it meets that cluster.
 
     ``address`` is ``host:port`` of the head; ``None`` if the caller watches over Ray.
     """
@@ -185,16 +185,16 @@ def run_watched(
 ) -> list[str]:
     """Do work that calls Ray in a daemon thread; wait for its end, for the end of Ray, or for a signal.
 
-    A Ray of our own is killed as soon as a signal has come: nothing that counts is in Ray, for an epoch counts once
-    its checkpoint and its record are written. The signal may have gone to the processes of Ray as well (``timeout``,
-    systemd), and a Ray that ends by itself ends this process, too, without a message.
+    A Ray of our own is killed as soon as a signal has come. Nothing that counts is in Ray, for an epoch counts once its
+    checkpoint and its record are written. The signal may have gone to the processes of Ray as well (``timeout``,
+    systemd). A Ray that ends by itself ends this process, too, without a message.
 
     Args:
         work: The work; its thread does not keep the process from ending.
         ray: The Ray that the work calls.
         abandon: Called if this function ends while the thread, which cannot be stopped, still works; has to keep it
             from writing anything more.
-        is_told: Returns whether a signal has told this process to end.
+        is_told: Returns whether a signal has asked this process to end.
 
     Returns:
         The parts of Ray that are gone: the work is then unfinished, and a Ray of our own was killed. Empty if the work
@@ -254,7 +254,7 @@ def ray_runtime(scratch: Path, address: str | None = None) -> Iterator[Ray]:
     """Start a Ray of our own on this machine and end it, or join a cluster and leave it.
 
     A Ray that the process has already started or joined is used as it is. Signals are handled as before. The
-    ``with`` block gets an object that tells whether Ray is gone.
+    ``with`` block gets an object that notices whether Ray is gone.
 
     Raises:
         ClusterError: If the cluster cannot be joined, or Ray cannot be started.

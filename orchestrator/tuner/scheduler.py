@@ -113,11 +113,14 @@ class RecordingScheduler(NotPickled, FIFOScheduler):
             best = value if trial.best_value is None else max(value, trial.best_value)
             best_epoch = step.epoch if is_best else trial.best_epoch or 0
             is_over = trial.config.training.is_over(step.epoch, best_epoch)
-            self._ledger.report(trial, step.epoch, step.metrics, self._verdict(trial, step.epoch, best, is_over))
+            # The rule sees the last epoch as well, because later trials are compared with its value.
+            continues = self.may_continue(trial, step.epoch, best, is_over=is_over)
+            verdict = TrialState.RUNNING if continues else TrialState.STOPPED_EARLY
+            self._ledger.report(trial, step.epoch, step.metrics, TrialState.FINISHED if is_over else verdict)
         return trial.state
 
     def on_trial_result(self, tune_controller: Any, trial: RayTrial, result: dict[str, Any]) -> str:
-        """Judge an actor's answer, and tell Ray Tune to let the trial continue or to end the trial (``STOP``)."""
+        """Judge an actor's answer; return Ray Tune's word for a trial that continues or that ends (``STOP``)."""
         recorded = self._ledger.history.trials[trial.config["trial"]]
         state = self.judge(recorded, result["step"])
         return str(TrialScheduler.CONTINUE if state is TrialState.RUNNING else TrialScheduler.STOP)
@@ -130,15 +133,8 @@ class RecordingScheduler(NotPickled, FIFOScheduler):
         return self.places.next_trial(controller)
 
     def may_continue(self, trial: Trial, epoch: int, best: float, *, is_over: bool) -> bool:
-        """Say whether a trial with this best value so far may continue after an epoch, its own last one or not."""
+        """Say whether a trial with this best value so far may continue after an epoch, which may be its last."""
         return True
-
-    def _verdict(self, trial: Trial, epoch: int, best: float, is_over: bool) -> TrialState:
-        # The rule sees the last epoch as well, because later trials are compared with its value.
-        continues = self.may_continue(trial, epoch, best, is_over=is_over)
-        if is_over:
-            return TrialState.FINISHED
-        return TrialState.RUNNING if continues else TrialState.STOPPED_EARLY
 
 
 class StudyScheduler(RecordingScheduler):

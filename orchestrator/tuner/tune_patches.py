@@ -4,8 +4,8 @@ They use attributes that are private to the locked version of Ray. The tests of 
 keeps the attributes elsewhere, or no longer needs a change.
 
 **Actors start side by side** (``Places``). By itself Ray Tune asks a searcher for one trial at a time. It gives a free
-actor to a trial whose own actor is still starting, and ends that actor, so that short trials never get a second actor.
-With ``Places`` one more trial waits than there are free places, or several more where an autoscaler is to see that more
+actor to a trial whose own actor is still starting, and ends that actor. So short trials never get a second actor. With
+``Places`` one more trial waits than there are free places, or several more where an autoscaler is to see that more
 nodes are wanted. A free actor takes the first trial that waits for room.
 
 **A killed worker is a failed trial** (``expect_deaths``). Ray's memory monitor kills workers of a machine whose memory
@@ -55,8 +55,8 @@ class Places:
         self._controller = controller
         if not controller._actor_cache.num_cached_objects:
             return None
-        # The trials in the order in which they were issued. Tune's own list of pending trials loses a trial as soon as
-        # an actor was requested for it, so that list does not hold the trials that wait for room.
+        # The trials in the order in which they were issued. Tune's own list of pending trials lacks the trials that
+        # wait for room: it loses a trial as soon as an actor was requested for the trial.
         waiting = (
             trial
             for trial in controller._trials
@@ -87,7 +87,7 @@ def _has_place(controller: Any, trial: RayTrial) -> bool:
 
 
 def expect_deaths(controller: Any) -> None:
-    """Let the manager of actors take each error by which Ray tells that an actor is gone for the actor's death.
+    """Let the manager of actors take each error by which Ray reports that an actor is gone for the actor's death.
 
     To be called before the first call of an actor of Ray's ``TuneController`` has failed.
     """

@@ -1,7 +1,7 @@
 """The winners of a search: the test split opened for them, their ranks and weights kept, their models packed.
 
 The ranks of the queries of val and test are files beside the checkpoints of an evaluated trial. Its best model is a
-file that MLflow stores with its run, and is packed so that it answers queries: in the experiment's folder, then in
+file that MLflow stores with its run. It is also packed, to answer queries: in the experiment's folder, then in
 MLflow. Packing needs the data and the checkpoint, registering needs the tracking store; a search does not fail where
 either is missing. A package stays in the folder, so that ``orchestrator sync`` can register it later.
 """
@@ -119,8 +119,8 @@ class Champion:
         value: Value of the metric that selected the model; for a confirmed model the mean over the seeds.
         parameters: The hyper-parameters that identify the trial, for people; empty in packages of older versions.
         verdict: The answer to which loss or coefficients are best; empty without a confirmation.
-        test: Value of the metric on the test split, for a confirmed model the mean over the seeds; ``None`` where the
-            test split was not opened for the model.
+        test: Value of the metric on test, for a confirmed model the mean over the seeds; ``None`` where the test split
+            was not opened for the model.
         std: Standard deviation of ``value`` over the seeds (``ddof=0``), >= 0; ``None`` without a confirmation, for one
             seed, and in packages of older versions.
         seeds: Number of trainings over which ``value`` is a mean, >= 1.

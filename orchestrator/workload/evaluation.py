@@ -189,7 +189,7 @@ def evaluate(
         checkpoint: An ``epoch_NNNN`` directory, or the directory of a training.
         data_root: Folder that holds the datasets.
         split: The split in which queries are ranked.
-        folds: Evaluate so many equal parts of the split alone and average them, >= 1.
+        folds: Number of equal parts of the split that are evaluated alone and averaged, >= 1.
         ranks: Write the rank of each query's positives to this ``.npz`` file, to compare models query by query.
         device: See ``trainables.seeding``.
         plugins: Python files or installed distributions, as with ``--plugin``.

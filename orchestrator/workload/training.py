@@ -18,6 +18,7 @@ from trainables.data.dataset import (
     check_modality,
     check_widths,
     data_notes,
+    data_settings,
     load_dataset,
     made_by_tokenizer,
 )
@@ -202,15 +203,7 @@ class TrainablesWorkload:
         Raises:
             DataError: If it is missing or damaged, or differs from the driver's dataset.
         """
-        data = _dataset(
-            config.dataset,
-            self.data_root,
-            vocabulary=config.vocabulary,
-            tokenizer=config.tokenizer,
-            features=config.features,
-            text=config.reads_text_features,
-            val_images=config.val_images,
-        )
+        data = _dataset(config.dataset, self.data_root, **data_settings(config))
         expected = self.digests.get(data_key(config), data.digest)
         if data.digest != expected:
             raise DataError(

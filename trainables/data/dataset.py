@@ -130,15 +130,18 @@ class Dataset:
 
 def open_dataset(config: TrialConfig, data_root: Path) -> Dataset:
     """Load the dataset of a trial with the features that its model reads; see ``load_dataset``."""
-    return load_dataset(
-        config.dataset,
-        data_root,
-        vocabulary=config.vocabulary,
-        tokenizer=config.tokenizer,
-        features=config.features,
-        text=config.reads_text_features,
-        val_images=config.val_images,
-    )
+    return load_dataset(config.dataset, data_root, **data_settings(config))
+
+
+def data_settings(config: TrialConfig) -> dict[str, Any]:
+    """Return the settings of ``load_dataset`` for a trial."""
+    return {
+        "vocabulary": config.vocabulary,
+        "tokenizer": config.tokenizer,
+        "features": config.features,
+        "text": config.reads_text_features,
+        "val_images": config.val_images,
+    }
 
 
 def load_dataset(

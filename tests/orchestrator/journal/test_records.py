@@ -181,7 +181,11 @@ PBT = {"name": "x", "scheduler": {"name": "pbt", "perturbation_epochs": 2}}
             f"has format {FORMAT + 1}, and this version reads formats up to {FORMAT}; use the version that wrote it",
             id="newer",
         ),
-        pytest.param(line("experiment_started", experiment=PBT), "population-based training .*; the version", id="pbt"),
+        pytest.param(
+            line("experiment_started", experiment=PBT),
+            "population-based training .*; the version .* Ray Tune's own PopulationBasedTraining",
+            id="pbt",
+        ),
         *(
             pytest.param(
                 line("limit_noted", format=written),

@@ -17,6 +17,7 @@ from orchestrator.machines.gpu_share import (
     describe_limit,
     share_after_oom,
 )
+from trainables import cost
 
 GIB = 2**30
 
@@ -70,6 +71,10 @@ def test_what_shares_a_gpu_fits_on_it(footprints: list[tuple[int, int]]) -> None
     if trials > 1:
         for peak, room in footprints:
             assert trials * (peak * MARGIN + CONTEXT_BYTES) <= room * (1 + 1e-9)
+
+
+def test_the_margin_is_that_of_fused_trials() -> None:
+    assert MARGIN == cost.MARGIN
 
 
 @pytest.mark.parametrize(
