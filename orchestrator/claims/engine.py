@@ -30,7 +30,7 @@ import numpy as np
 
 from orchestrator.claims.claims import Claim, Claims, Part
 from orchestrator.reference.published import study_dataset
-from orchestrator.results.statistics import Measure, Variances, holm
+from orchestrator.results.statistics import Measure, holm, one_sided, variances_of
 
 RELABELLINGS = 9999
 """Random relabellings of the losses from which the p-value of ``opposed`` is taken."""
@@ -203,8 +203,7 @@ def _tests_of_pair(part: Part, group: Group, metric: str, subject: str, pair: tu
     # A bound that is compared with a mean has no error.
     first, second = pair if len(pair) > 1 else (*pair, Measure(0.0, 0.0, 2))
     gap = first.mean - second.mean
-    ours, theirs = ((measure.sample_std or 0.0) ** 2 / measure.seeds for measure in (first, second))
-    variances = Variances((ours, theirs), (0.0, 0.0), (first.seeds, second.seeds), ours + theirs)
+    variances = variances_of(first, second)
     error, freedom = math.sqrt(variances.total), variances.freedom if variances.total else 1.0
     measures = "difference" if len(pair) > 1 else "mean"
     for bound, sign in _bounds(part):
@@ -271,9 +270,5 @@ def _ranks(values: Sequence[float]) -> np.ndarray:
 
 
 def _one_sided(distance: float, error: float, freedom: float) -> float:
-    """Return P(T >= distance / error); without an error 0 or 1, or 1/2 for no distance."""
-    from scipy.special import stdtr
-
-    if error == 0:
-        return 0.5 if distance == 0 else float(distance < 0)
-    return float(stdtr(freedom, -distance / error))
+    """Return P(T >= distance / error); 1/2 where there is neither."""
+    return float(one_sided(distance, error, freedom)) if distance or error else 0.5

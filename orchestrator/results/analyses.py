@@ -29,9 +29,9 @@ from orchestrator.experiment.sections import Objective, Search
 from orchestrator.journal.history import History
 from orchestrator.journal.points import Point, points_of, ranked
 from orchestrator.journal.trial import Stage
-from orchestrator.results.answer import Answer, Column, Quantity, table_of
+from orchestrator.results.answer import Answer, Column, Json, Quantity, table_of
 from orchestrator.results.answer import Cell as TableCell
-from orchestrator.results.equal_budget import GPU_HOURS, Json
+from orchestrator.results.equal_budget import GPU_HOURS
 from orchestrator.text.values import count_text, duration_text, value_text
 from orchestrator.text.wording import metric_words, number_text, parameter_names, printed, setting_text, share_text
 from search_spaces import Range

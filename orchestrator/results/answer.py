@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+Json = dict[str, Any]
+"""Plain values, as in ``Answer.data`` and ``summary.json``."""
+
 TEXT = "text"
 """Unit of a column of texts."""
 

@@ -30,14 +30,14 @@ from orchestrator.results.analyses import (
     stops_too_early,
     values_at_best,
 )
-from orchestrator.results.answer import Answer, Cell, Column, Quantity, table_of
+from orchestrator.results.answer import Answer, Cell, Column, Json, Quantity, table_of
 from orchestrator.results.bands import Band, band_answers, bands
 from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.caveats import caveats, comparability
 from orchestrator.results.confirmation import Confirmation, best_metrics, confirmations, race_names
 from orchestrator.results.crossed import Runs
 from orchestrator.results.datasets import FEW, LEVEL, common_losses, interaction_test, mean_ranks
-from orchestrator.results.equal_budget import Json, equal_budgets, optimism_of
+from orchestrator.results.equal_budget import equal_budgets, optimism_of
 from orchestrator.results.judged import judged_answer, judged_verdicts
 from orchestrator.results.questions import WHICH_COEFFICIENTS, WHICH_LOSS, answer_questions
 from orchestrator.results.race import Race, describe_race

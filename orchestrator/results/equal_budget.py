@@ -23,16 +23,13 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial, TrialState
-
-Json = dict[str, Any]
-"""Plain values, as in ``Answer.data`` and ``summary.json``."""
+from orchestrator.results.answer import Json
 
 GPU_HOURS = "GPU hours"
 
