@@ -83,7 +83,7 @@ class Variances:
         seeds: A of each candidate: variance of its mean over its seeds, >= 0; 0 for a candidate without seeds.
         joint: C of each candidate: the part of A that more images reduce as well, >= 0; 0 where images are fixed.
         counts: Number of seeds of each candidate, >= 1.
-        total: V >= 0; what is left beyond both A is the effect of the images.
+        total: V >= 0; the part beyond both A is the effect of the images.
         images: Number of images, >= 2; ``None`` where images are fixed.
     """
 
@@ -112,7 +112,7 @@ class Variances:
     def freedom(self) -> float:
         """Degrees of freedom of V [Satterthwaite1946].
 
-        Where images vary, each A is multiplied by 1 + 2 / f here: the A of three seeds is often far too small by
+        Where images vary, each A is multiplied by 1 + 2 / f here. The A of three seeds is often far too small by
         chance, and would leave the many degrees of freedom of the images.
         """
         freedoms = [max(1, count - 1) for count in self.counts]
@@ -149,7 +149,6 @@ class DifferenceTest:
 
     Attributes:
         difference: Mean of the first candidate minus mean of the second, in the metric's unit.
-        variances: The variance of the difference in its parts.
     """
 
     difference: float
@@ -234,7 +233,7 @@ def welch_test(first: Sample, second: Sample, exact: tuple[bool, bool] = (False,
     Args:
         first: The first candidate's values of the seeds.
         second: The second candidate's values of the seeds.
-        exact: For each sample, whether its single value has no error, because no seed could change it; the test is then
+        exact: For each sample, whether its single value has no error, because no seed could change it. The test is then
             Student's test of the other sample against this value.
 
     Returns:
@@ -301,9 +300,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def best_of_p(p: float, candidates: int) -> float:
-    """Return how likely the luckiest of several candidates leads so far over an opponent as good as each of them.
+    """Return how likely the luckiest of several candidates leads so far over an opponent as good as they are.
 
-    A candidate leads so far with probability p / 2. Leads over one opponent are positively correlated, so at least one
+    A candidate leads so far with probability p / 2. Leads over one opponent are positively correlated. So at least one
     of k candidates does with at most 1 - (1 - p / 2)^k [Sidak1967], whatever the spreads of the candidates.
 
     Args:
