@@ -1,6 +1,6 @@
 """Has a baseline's score dropped? Pure statistics on the seeds of an accepted and of a new run.
 
-Two groups of questions are asked of a suite, and a third where a drift can be tested; each group has an equal share of
+Two groups of questions are asked of a suite, and a third where a drift can be tested. Each group has an equal share of
 the suite's false-alarm rate:
 
 - *Scores* (recalls): one-sided, is the new mean lower? A drop is found where it is significant and the observed drop is
@@ -11,17 +11,17 @@ the suite's false-alarm rate:
   unchanged, or raise them: the finding is *changed*, and neither better nor worse.
 - *Drift*: the question of the scores, against the first accepted runs (``verdict.py``).
 
-Within a group every test has the same level: the group's rate divided by the number of its tests [Bonferroni] and,
-where more seeds may be added after a look, by the number of looks. Each test is Student's on the cell's own spread,
-with the degrees of freedom of that spread: where a cell has not changed, its accepted and its new runs are draws of one
-distribution, so the level holds whatever the spreads of other cells are. (A spread over all cells has more degrees of
-freedom, but calls a noisy cell among quiet cells a regression more often than stated. Welch's test would give away
-degrees of freedom for unequal spreads, which an unchanged cell does not have.) Levels hold for normal values.
+Within a group every test has the same level. It is the group's rate divided by the number of its tests [Bonferroni]
+and, where more seeds may be added after a look, by the number of looks. Each test is Student's on the cell's own
+spread, with the degrees of freedom of that spread. Where a cell has not changed, its accepted and its new runs are
+draws of one distribution, so the level holds whatever the spreads of other cells are. (A spread over all cells has more
+degrees of freedom, but calls a noisy cell among quiet cells a regression more often than stated. Welch's test would
+give away degrees of freedom for unequal spreads, which an unchanged cell does not have.) Levels hold for normal values.
 
 The means of m and n independent normal values of one spread sigma differ by D, whose standard error is
 e = sigma sqrt(1/m + 1/n). The spread is estimated with ``freedom`` degrees of freedom from deviations about the two
-means, so the estimate is independent of D, and is sigma times the square root of a chi-square value over ``freedom``.
-With r = estimate / sigma, and t Student's quantile of the test's level, a difference is found where
+means, so the estimate is independent of D. The estimate is sigma times the square root of a chi-square value over
+``freedom``. With r = estimate / sigma, and t Student's quantile of the test's level, a difference is found where
 
     D >= max(matters, t e r)
 
@@ -29,8 +29,8 @@ Both conditions belong to the probability of finding a true difference, which is
 
     P(D >= max(matters, t e r) | r) = Phi((true difference - max(matters, t e r)) / e)
 
-A true difference of exactly ``matters`` is therefore found in at most half of the cases, with any number of seeds: half
-of the observed differences are smaller than the true difference.
+So a true difference of exactly ``matters`` is found in at most half of the cases, with any number of seeds. Half of the
+observed differences are smaller than the true difference.
 
 Student's test is that of ``results/statistics.py``; the rules below are beside it, because they also ask whether a
 difference matters.

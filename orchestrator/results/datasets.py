@@ -20,8 +20,8 @@ the datasets is unbiased for its true value 0. Where the numbers differ, the ima
 0 between the datasets.
 
 and f0 has Satterthwaite's form, with the traces' parts of each A, on S - 1 degrees, and of the images, on I - 1. In
-cases of 600 simulated experiments without an interaction, a test at 5 % found one in 0.5 to 5 %: it is safe and, with 2
-seeds, weak. The cases had 2 to 5 seeds of 2 to 13 losses on 2 to 5 datasets, with equal and very unequal seed
+cases of 600 simulated experiments without an interaction, a test at 5 % found one in 0.5 to 5 %. So it is safe and,
+with 2 seeds, weak. The cases had 2 to 5 seeds of 2 to 13 losses on 2 to 5 datasets, with equal and very unequal seed
 variances.
 
 On each dataset losses are ranked (1 is best, ties share). Two losses differ where their mean ranks differ by more than

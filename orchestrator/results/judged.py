@@ -5,8 +5,8 @@ confirmed candidates are compared again with metrics that count the judged pairs
 the winner that val chose. The first question of the dataset, such as *which loss*, is answered by each metric. These
 verdicts have no error rate of their own: they show whether the headline depends on missing annotations.
 
-The crossed test needs a value for each image, of which there are I. A direction has n queries, n_i of image i; m is the
-mean of the queries' values q. The value is y_i = m + (I / n) (sum of q - n_i m) over the queries of the image, summed
+The crossed test needs a value for each image, of which there are I. A direction has n queries, n_i of image i. The mean
+of the queries' values q is m. The value is y_i = m + (I / n) (sum of q - n_i m) over the queries of the image, summed
 over both directions with the weights of the metric. The mean of y_i is the metric (as in ``crossed``).
 """
 

@@ -8,10 +8,10 @@ again.
 
 The race ends when the leader is ahead of every candidate at p <= ``CLEAR``, or when its trainings are used up. Test is
 opened then. The winner is *better* only where it beats every other candidate, with the seeds that they have, at
-``LEVEL`` (``verdict.py``). This level is below that of a fixed design for two reasons: a candidate whose first seeds
-were unlucky gets no seed that would correct them, and a lead that images caused may end a race early. A constant
-share of the trainings comes first, because without it the error rate grows with the number of trainings. Error rates
-and power: ``docs/evidence/verdict-errors.md``, measured by ``python -m tests.benchmarks race``.
+``LEVEL`` (``verdict.py``). This level is below that of a fixed design for two reasons. A candidate whose first seeds
+were unlucky gets no seed that would correct them. A lead that images caused may end a race early. A constant share of
+the trainings comes first, because without it the error rate grows with the number of trainings. Error rates and power:
+``docs/evidence/verdict-errors.md``, measured by ``python -m tests.benchmarks race``.
 
 A race is a function of the values so far: a race that was killed is computed again from its first round, with equal
 rounds. Older versions ran races by another rule, whose rounds are not computed again (``Race.older``).

@@ -141,7 +141,7 @@ def _neighbours(places: Array, members: NDArray[np.intp], count: int) -> list[ND
 
 @dataclass(frozen=True)
 class Prediction:
-    """The process at M places, for each of K draws of the scales, in standardised compressed values.
+    """The process at M places, for K draws of the scales, in standardised compressed values.
 
     Attributes:
         places: The places, shape (M, d).
@@ -194,7 +194,7 @@ class Surface:
 
     @cached_property
     def is_best(self) -> NDArray[np.bool_]:
-        """Whether each of ``places`` belongs to the set of best settings, shape (M,)."""
+        """Which of ``places`` belong to the set of best settings, shape (M,)."""
         return self.reach(self._predicted) >= REACH
 
     @property
@@ -222,7 +222,7 @@ class Surface:
         return reached
 
     def band(self, predicted: Prediction) -> tuple[Array, Array, Array]:
-        """Return mean, lower and upper end of the 95 % band of f, each of shape (M,), in the unit of the metric.
+        """Return mean, lower and upper end of the 95 % band of f, all of shape (M,), in the unit of the metric.
 
         The band ends at the lowest value of the study: the process knows nothing of what lies below.
         """

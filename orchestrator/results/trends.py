@@ -4,12 +4,13 @@ Candidates that differ in one positive number x, each with its own best other se
 means over fresh seeds have two contrasts on the scale of log2 x, which are orthogonal polynomials of the values:
 
     slope   change of the metric for each doubling of x
-    bend    coefficient of (log2 x)^2; below 0 the metric is highest inside the range or rises ever less
+    bend    coefficient of (log2 x)^2; below 0, the metric is highest inside the range or rises ever less
 
-Each is tested by Student's distribution without assuming equal spreads, with the degrees of freedom of Welch and
-Satterthwaite [Satterthwaite1946], and both p-values are Holm-adjusted. Where the means are equal, one of the two is
-significant in at most 5 % of experiments: 3.8 % of 4,000 simulated ones with six values and five seeds each, 3.2 % with
-three seeds (``tests/orchestrator/results/test_trends.py`` repeats it). The band holds all means with 95 % [Sidak1967].
+Both are tested by Student's distribution without assuming equal spreads, with the degrees of freedom of Welch and
+Satterthwaite [Satterthwaite1946]. Both p-values are Holm-adjusted. Where the means are equal, one of the two is
+significant in at most 5 % of experiments. With six values and five seeds each, it was in 3.8 % of 4,000 simulated
+experiments; with three seeds, in 3.2 % (``tests/orchestrator/results/test_trends.py`` repeats it). The band holds all
+means with 95 % [Sidak1967].
 
 References:
     [Satterthwaite1946] Satterthwaite, An Approximate Distribution of Estimates of Variance Components. Biometrics
