@@ -32,8 +32,8 @@ Both conditions belong to the probability of finding a true difference, which is
 So a true difference of exactly ``matters`` is found in at most half of the cases, with any number of seeds. Half of the
 observed differences are smaller than the true difference.
 
-Student's test is that of ``results/statistics.py``; the rules below are beside it, because they also ask whether a
-difference matters.
+Student's test is that of ``results/statistics.py``; the rules below are this module's own, because they also ask
+whether a difference matters.
 
 References:
     [Bonferroni] Dunn, Multiple comparisons among means, J. American Statistical Association 56 (1961), 52-64.

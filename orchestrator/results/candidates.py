@@ -166,9 +166,9 @@ class Comparison:
         roles: Some of ``runner_up``, ``rival`` (the best of another model or loss) and ``baseline``; or ``closest``,
             the other candidate with the largest p-value, where the winner does not beat it.
         holm_p: The p-value of ``test`` after Holm's correction over the comparisons of the dataset. For a lead over
-            baseline or rival, it is at least the probability that the best of them leads as far by luck. Where the
-            winner beats every candidate and this is above the level, it is the largest p-value of the winner's leads.
-            Of ``closest``, the p-value itself.
+            baseline or rival, it is at least the probability that the best of the candidates leads as far by luck.
+            Where the winner beats every candidate and this is above the level, it is the largest p-value of the
+            winner's leads. Of ``closest``, the p-value itself.
     """
 
     metric: str

@@ -1,8 +1,8 @@
 """The confirmation of a dataset, built once from a history: its trainings, its rounds, its candidates and its verdict.
 
 A person who has seen values and then changes the design looks twice. So the first plan of a dataset has the whole
-level, and all later plans together have ``RESERVE``. A plan counts as seen once test was opened. It also does once two
-of its candidates had two ended trainings each, because val of a confirmation can be watched.
+level, and all later plans together have ``RESERVE``. A plan counts as seen once test was opened. It also counts as
+seen once two of its candidates had two ended trainings each, because val of a confirmation can be watched.
 
 The trainings of a design are those of the rounds so far (``race.py``); a fixed design has a single round. They follow
 from the journal, so a confirmation that was killed resumes with the trainings that are missing.
