@@ -2,7 +2,7 @@
 
 A drift stays hidden where each night's drop is too small to be found and new references are accepted. No night is far
 below its reference, but after a year the scores are far below the first reference. So the mean of the newest reruns is
-compared with the first accepted reference, for each cell whose config and data have not changed since then. While no
+compared with the first accepted reference, for each cell that still has the config and data of that reference. While no
 other reference has been accepted, the suite's own tests compare each night with the first reference, and no test of
 drift is added.
 

@@ -32,7 +32,7 @@ Weights = tuple[np.ndarray, ...]
 def weight_curves(loss: str, parameters: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Return the curves of a loss: one curve over Δ, or two over similarities; none for a loss not in ``CURVES``.
 
-    ``parameters`` are arguments of the loss's constructor; the others have their defaults.
+    ``parameters`` are arguments of the loss's constructor; left-out arguments have their defaults.
 
     Returns:
         ``difference`` where the weight depends on Δ, or else ``positive`` and ``negative`` -> weights at ``POINTS``.
