@@ -17,13 +17,12 @@ from orchestrator.journal.history import History
 from orchestrator.journal.points import points_of
 from orchestrator.journal.trial import PriorPoint, Stage, Trial, TrialState, best_first
 from orchestrator.results.analyses import describe_early_epochs, equal_budget_answer, front_answer, optimism_answer
-from orchestrator.results.answer import Answer
+from orchestrator.results.answer import Answer, Json
 from orchestrator.results.answers import Summary, analyses_of, over_datasets, unconfirmed
 from orchestrator.results.bands import band_answers
 from orchestrator.results.candidates import Candidate, DatasetVerdict
 from orchestrator.results.caveats import caveats, comparability
 from orchestrator.results.confirmation import confirmations
-from orchestrator.results.equal_budget import Json
 from orchestrator.results.judged import judged_answer
 from orchestrator.results.questions import answer_questions
 from orchestrator.results.race import describe_race, run_race

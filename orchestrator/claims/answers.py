@@ -16,7 +16,7 @@ NAMED = 3
 """Most cells that a sentence about missing numbers names."""
 
 HEADINGS = {"difference": "difference", "mean": "mean", "correlation": "Spearman's ρ"}
-"""What a test measures -> the heading of its column."""
+"""Name of the value that a test measures -> the heading of its column."""
 
 WORDS = {
     Outcome.HOLDS: ("holds", "hold"),

@@ -12,8 +12,8 @@ hold. A part compares, in every group (dataset and model) that it selects and in
     same_best   the loss with the highest mean in ``metrics`` has the highest mean in ``and_metrics``
     opposed     over the losses, ranks in ``metrics`` and in ``and_metrics`` run against each other
 
-A loss may be named with its setting: ``nt_xent`` is the loss at its published setting, ``nt_xent(best)`` the best
-setting of its search, and ``polynomial_self(degree=2)`` the best of the settings that were searched with this degree.
+A loss may be named with its setting. ``nt_xent`` is the loss at its published setting, and ``nt_xent(best)`` the best
+setting of its search. ``polynomial_self(degree=2)`` is the best of the settings that were searched with this degree.
 """
 
 import re

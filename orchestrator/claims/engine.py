@@ -1,15 +1,15 @@
 """Does a claim hold? Every part of its form is a test, and a claim holds only where all its tests are significant.
 
-A part becomes one-sided tests of Student's kind on means over seeds, without assuming equal spreads [Welch1947]: one
-for each group (dataset and model), metric and opponent that it names. A claim about many cells is an intersection: its
-p-value is the largest of its tests', which errs at most as often as the level says, however many tests there are
-[Berger1982]. Similarity is two one-sided tests against a margin, not the absence of a significant difference
-[Schuirmann1987]. The p-values of all claims of a page are Holm-adjusted [Holm1979], so that a page of claims none of
-which is true calls any of them true in at most ``Claims.level`` of pages. A claim is contradicted where one of its
-tests is significant the other way, corrected for the number of its tests and, by Holm, for the claims of the page.
+A part becomes one-sided tests of Student's kind on means over seeds, without assuming equal spreads [Welch1947]. There
+is one for each group (dataset and model), metric and opponent that the part names. A claim about many cells is an
+intersection. Its p-value is the largest of its tests', which errs at most as often as the level says, however many
+tests there are [Berger1982]. Similarity is two one-sided tests against a margin, not the absence of a significant
+difference [Schuirmann1987]. The p-values of all claims of a page are Holm-adjusted [Holm1979]. So of pages without a
+true claim, at most ``Claims.level`` call any claim true. A claim is contradicted where one of its tests is significant
+the other way. This is corrected for the number of its tests and, by Holm, for the claims of the page.
 
-Ranks: ``opposed`` takes the mean over groups and metrics of Spearman's correlation over the losses, and its p-value
-from ``RELABELLINGS`` random relabellings of the losses within the groups.
+Ranks: ``opposed`` takes the mean over groups and metrics of Spearman's correlation over the losses. Its p-value is from
+``RELABELLINGS`` random relabellings of the losses within the groups.
 
 References:
     [Welch1947] Welch, The generalization of Student's problem when several different population variances are
@@ -30,7 +30,7 @@ import numpy as np
 
 from orchestrator.claims.claims import Claim, Claims, Part
 from orchestrator.reference.published import study_dataset
-from orchestrator.results.statistics import Measure, Variances, holm
+from orchestrator.results.statistics import Measure, holm, one_sided, variances_of
 
 RELABELLINGS = 9999
 """Random relabellings of the losses from which the p-value of ``opposed`` is taken."""
@@ -64,7 +64,7 @@ class Test:
         metric: Metric of the test, of a correlation both.
         subject: The loss that the test is about, and its opponent if there is one.
         difference: Measured difference, mean or correlation, in the metric's unit.
-        measures: What ``difference`` is: ``difference``, ``mean`` or ``correlation``.
+        measures: The kind of ``difference``: ``difference``, ``mean`` or ``correlation``.
         p: One-sided p-value with which the part of the claim holds.
         p_against: One-sided p-value with which its opposite holds.
     """
@@ -203,8 +203,7 @@ def _tests_of_pair(part: Part, group: Group, metric: str, subject: str, pair: tu
     # A bound that is compared with a mean has no error.
     first, second = pair if len(pair) > 1 else (*pair, Measure(0.0, 0.0, 2))
     gap = first.mean - second.mean
-    ours, theirs = ((measure.sample_std or 0.0) ** 2 / measure.seeds for measure in (first, second))
-    variances = Variances((ours, theirs), (0.0, 0.0), (first.seeds, second.seeds), ours + theirs)
+    variances = variances_of(first, second)
     error, freedom = math.sqrt(variances.total), variances.freedom if variances.total else 1.0
     measures = "difference" if len(pair) > 1 else "mean"
     for bound, sign in _bounds(part):
@@ -234,7 +233,7 @@ def _opposed(part: Part, groups: Sequence[Group], cells: Cells) -> Test:
     pairs = list(zip(part.metrics, part.and_metrics, strict=True))
     count = len(part.losses)
     # Entry (i, j) of a group's table is the share of the correlation that loss i of the first order and loss j of the
-    # second have; the metrics of a group are relabelled together, because they are measured on the same trainings.
+    # second have. The metrics of a group are relabelled together, because they are measured on the same trainings.
     tables = np.zeros((len(groups), count, count))
     for table, group in zip(tables, groups, strict=True):
         for pair in pairs:
@@ -271,9 +270,5 @@ def _ranks(values: Sequence[float]) -> np.ndarray:
 
 
 def _one_sided(distance: float, error: float, freedom: float) -> float:
-    """Return P(T >= distance / error); without an error 0 or 1, or 1/2 for no distance."""
-    from scipy.special import stdtr
-
-    if error == 0:
-        return 0.5 if distance == 0 else float(distance < 0)
-    return float(stdtr(freedom, -distance / error))
+    """Return P(T >= distance / error); 1/2 where there is neither."""
+    return float(one_sided(distance, error, freedom)) if distance or error else 0.5

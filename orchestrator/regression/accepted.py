@@ -1,6 +1,6 @@
 """Accepted results, the file beside a suite, and how the conditions of a new run differ from theirs.
 
-A reference is one JSON file for each suite, meant to be kept under version control: keys are sorted and each value has
+A reference is one JSON file for each suite, meant to be kept under version control. Keys are sorted and each value has
 a line of its own, so that a person can read the diff.
 """
 
@@ -67,7 +67,7 @@ class CellRuns(msgspec.Struct, frozen=True, omit_defaults=True):
     def is_identical(self, other: "CellRuns") -> bool:
         """Whether there are seeds that both runs have, all with the same numbers.
 
-        Training is deterministic, so one equal seed says that nothing changed which a further seed could show: that
+        Training is deterministic, so one equal seed says that nothing changed which a further seed could show. That
         seed would only add the spread between seeds, which is no change.
         """
         shared = self.values.keys() & other.values.keys()

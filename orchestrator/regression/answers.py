@@ -1,7 +1,7 @@
 """The result of a rerun as answers, which the terminal, the page, JUnit and the webhook show.
 
-The first answer is about the suite, with a row for each cell. Then each cell has an answer: the sentence about it, the
-numbers that were compared, the conditions that changed, and the scores of its newest reruns.
+The first answer is about the suite, with a row for each cell. An answer about each cell follows: the sentence about it,
+the numbers that were compared, the conditions that changed, and the scores of its newest reruns.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ HEADLINES = {
     Finding.FAILED: "a training failed",
     Finding.UNKNOWN: "nothing was accepted to compare with",
 }
-"""Finding of a suite -> the finding in words; without those whose name says it."""
+"""Finding of a suite -> the finding in words; without findings whose name says it."""
 
 
 def answers_of(

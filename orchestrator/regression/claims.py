@@ -1,6 +1,6 @@
 """Claims as a suite: their cells are trained again, and each answer is compared with that of an accepted certificate.
 
-A rerun has a folder named by its start, as the rerun of a suite has, and trains with the same seeds each time: where
+A rerun has a folder named by its start, as the rerun of a suite has, and trains with the same seeds each time. Where
 nothing has changed, all numbers are identical. A claim that held and is contradicted now is a regression, however few
 of its cells moved. A claim that held and is not shown any more is inconclusive, because its p-value may lie near the
 level; more seeds decide it.

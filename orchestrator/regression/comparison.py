@@ -1,6 +1,6 @@
 """Has a baseline's score dropped? Pure statistics on the seeds of an accepted and of a new run.
 
-Two groups of questions are asked of a suite, and a third where a drift can be tested; each group has an equal share of
+Two groups of questions are asked of a suite, and a third where a drift can be tested. Each group has an equal share of
 the suite's false-alarm rate:
 
 - *Scores* (recalls): one-sided, is the new mean lower? A drop is found where it is significant and the observed drop is
@@ -11,17 +11,17 @@ the suite's false-alarm rate:
   unchanged, or raise them: the finding is *changed*, and neither better nor worse.
 - *Drift*: the question of the scores, against the first accepted runs (``verdict.py``).
 
-Within a group every test has the same level: the group's rate divided by the number of its tests [Bonferroni] and,
-where more seeds may be added after a look, by the number of looks. Each test is Student's on the cell's own spread,
-with the degrees of freedom of that spread: where a cell has not changed, its accepted and its new runs are draws of one
-distribution, so the level holds whatever the spreads of other cells are. (A spread over all cells has more degrees of
-freedom, but calls a noisy cell among quiet cells a regression more often than stated. Welch's test would give away
-degrees of freedom for unequal spreads, which an unchanged cell does not have.) Levels hold for normal values.
+Within a group every test has the same level. It is the group's rate divided by the number of its tests [Bonferroni]
+and, where more seeds may be added after a look, by the number of looks. Each test is Student's on the cell's own
+spread, with the degrees of freedom of that spread. Where a cell has not changed, its accepted and its new runs are
+draws of one distribution, so the level holds whatever the spreads of other cells are. (A spread over all cells has more
+degrees of freedom, but calls a noisy cell among quiet cells a regression more often than stated. Welch's test would
+give away degrees of freedom for unequal spreads, which an unchanged cell does not have.) Levels hold for normal values.
 
 The means of m and n independent normal values of one spread sigma differ by D, whose standard error is
 e = sigma sqrt(1/m + 1/n). The spread is estimated with ``freedom`` degrees of freedom from deviations about the two
-means, so the estimate is independent of D, and is sigma times the square root of a chi-square value over ``freedom``.
-With r = estimate / sigma, and t Student's quantile of the test's level, a difference is found where
+means, so the estimate is independent of D. The estimate is sigma times the square root of a chi-square value over
+``freedom``. With r = estimate / sigma, and t Student's quantile of the test's level, a difference is found where
 
     D >= max(matters, t e r)
 
@@ -29,14 +29,16 @@ Both conditions belong to the probability of finding a true difference, which is
 
     P(D >= max(matters, t e r) | r) = Phi((true difference - max(matters, t e r)) / e)
 
-A true difference of exactly ``matters`` is therefore found in at most half of the cases, with any number of seeds: half
-of the observed differences are smaller than the true difference.
+So a true difference of exactly ``matters`` is found in at most half of the cases, with any number of seeds. Half of the
+observed differences are smaller than the true difference.
+
+Student's test is that of ``results/statistics.py``; the rules below are this module's own, because they also ask
+whether a difference matters.
 
 References:
     [Bonferroni] Dunn, Multiple comparisons among means, J. American Statistical Association 56 (1961), 52-64.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -44,7 +46,15 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from orchestrator.results.statistics import Interval, Measure, around
+from orchestrator.results.statistics import (
+    Interval,
+    Measure,
+    around,
+    one_sided,
+    pooled_spread,
+    quantile,
+    standard_error,
+)
 
 QUANTILES = 400
 """Quantiles of the estimated spread over which a probability is averaged; its error is below 0.001."""
@@ -151,7 +161,7 @@ def compare_score(metric: str, accepted: Measure, new: Measure, *, matters: floa
     else:
         finding = Finding.INCONCLUSIVE
         needed = seeds_needed(spread, (accepted.seeds, freedom - (new.seeds - 1)), matters, more_than=new.seeds)
-    p, minimum = float(one_sided_p(drop, error, freedom)), detectable(error, freedom, matters=matters, level=level)
+    p, minimum = float(one_sided(drop, error, freedom)), detectable(error, freedom, matters=matters, level=level)
     return MeanChange(metric, accepted.mean, new.mean, seeds, spread, freedom, p, minimum, needed, finding)
 
 
@@ -166,7 +176,7 @@ def compare_gradient(metric: str, accepted: Measure, new: Measure, *, matters: f
     change, error = abs(new.mean - accepted.mean), standard_error(spread, seeds)
     rule = {"matters": matters * abs(accepted.mean), "level": level / 2}
     finding = Finding.CHANGED if is_found(change, error, freedom, **rule) else Finding.OK
-    p, minimum = min(1.0, 2 * float(one_sided_p(change, error, freedom))), detectable(error, freedom, **rule)
+    p, minimum = min(1.0, 2 * float(one_sided(change, error, freedom))), detectable(error, freedom, **rule)
     return MeanChange(metric, accepted.mean, new.mean, seeds, spread, freedom, p, minimum, None, finding)
 
 
@@ -175,43 +185,10 @@ def level_of(rate: float, tests: int, looks: int = 1) -> float:
     return rate / (max(tests, 1) * looks)
 
 
-def pooled_spread(measures: Sequence[Measure]) -> tuple[float, int]:
-    """Return the standard deviation between seeds and its degrees of freedom, pooled over several runs.
-
-    Deviations are taken from each run's own mean.
-
-    Raises:
-        ValueError: If no run has two seeds with a known spread.
-    """
-    known = [run for run in measures if run.std is not None]
-    freedom = sum(run.seeds - 1 for run in known)
-    if freedom < 1:
-        raise ValueError("no run has two seeds, so there is no spread between seeds to compare with")
-    # ``std`` divides by the number of seeds, so the sum of squares is seeds x std^2.
-    return math.sqrt(sum(run.seeds * (run.std or 0.0) ** 2 for run in known) / freedom), freedom
-
-
-def standard_error(spread: float, seeds: tuple[int, int]) -> float:
-    """Return the standard error of the difference of two means over these numbers of seeds."""
-    return spread * math.sqrt(1 / seeds[0] + 1 / seeds[1])
-
-
-def one_sided_p(size: ArrayLike, error: ArrayLike, freedom: int) -> NDArray[np.float64]:
-    """Return Student's p-value of differences above 0 with these estimated standard errors; any shapes that broadcast.
-
-    Where the error is 0, a difference above 0 has p = 0, and any other p = 1.
-    """
-    from scipy.special import stdtr
-
-    sizes, errors = np.broadcast_arrays(np.asarray(size, dtype=np.float64), np.asarray(error, dtype=np.float64))
-    certain = np.where(sizes > 0, -np.inf, np.inf)
-    return np.asarray(stdtr(freedom, np.where(errors > 0, -sizes / np.where(errors > 0, errors, 1.0), certain)))
-
-
 def is_found(size: ArrayLike, error: ArrayLike, freedom: int, *, matters: float, level: float) -> NDArray[np.bool_]:
     """Say whether each observed difference above 0 is significant at a one-sided level, and large enough to matter."""
     sizes = np.asarray(size)
-    return np.asarray((one_sided_p(size, error, freedom) <= level) & (sizes >= matters) & (sizes > 0))
+    return np.asarray((one_sided(size, error, freedom) <= level) & (sizes >= matters) & (sizes > 0))
 
 
 def detectable(error: float, freedom: int, *, matters: float, level: float) -> float:
@@ -234,13 +211,6 @@ def detectable(error: float, freedom: int, *, matters: float, level: float) -> f
     # A true difference so far above the largest bound is found more often, whatever the estimate of the spread.
     high = float(bounds.max() + (1 + ndtri(POWER)) * error)
     return float(brentq(lambda true: ndtr((true - bounds) / error).mean() - POWER, matters, high, rtol=1e-6))
-
-
-def quantile(probability: float, freedom: int) -> float:
-    """Return the quantile of Student's distribution at a probability in (0, 1)."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, probability))
 
 
 def seeds_needed(spread: float, accepted: tuple[int, int], matters: float, *, more_than: int) -> int | None:

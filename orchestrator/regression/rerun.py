@@ -73,7 +73,7 @@ def rerun(suite: Suite, request: Request, workload: Workload) -> Rerun:
     place = opened(experiment, workload, request.output, tracking_uri=request.tracking_uri, cluster=request.cluster)
     with place as here:
         home = here.directory
-        # A rerun's folder is named by its start alone, and reruns of two suites may start in the same second, so each
+        # A rerun's folder is named by its start alone, and reruns of two suites may start in the same second. So each
         # suite has its own folder in the cluster's storage.
         cluster = here.cluster.below(suite.name)
         past = past_reruns(home)

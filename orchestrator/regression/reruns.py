@@ -143,7 +143,7 @@ class Past(NamedTuple):
 
 
 def past_reruns(home: Path) -> Past:
-    """Return the reruns in a suite's folder, without those that are dated in the future, which a warning names."""
+    """Return the reruns in a suite's folder, without reruns that are dated in the future, which a warning names."""
     latest = time.time() + SKEW
     # A folder whose name is no date is a copy that a person made, not a rerun.
     dates = {path: _started(path) for path in sorted(home.glob("*/"))}
@@ -172,7 +172,7 @@ def find_journal(rerun: Path) -> Path | None:
 def name_rerun(home: Path) -> Path:
     """Return the folder of a rerun that starts now, in the suite's folder of the output folder.
 
-    A rerun that starts in the same second as another rerun gets the next free second: each rerun needs its own folder,
+    A rerun that starts in the same second as another rerun gets the next free second. Each rerun needs its own folder,
     and the names of the folders must sort by the order of the starts.
     """
     start = datetime.fromtimestamp(time.time(), UTC)

@@ -1,21 +1,21 @@
 """The verdict on a rerun of a suite: each cell's numbers are compared, and the worst finding is the suite's finding.
 
-A drift stays hidden where each night's drop is too small to be found and new references are accepted: no night is far
-below its reference, and after a year the scores are far below the first reference. So the mean of the newest reruns is
-compared with the first accepted reference, for each cell whose config and data are still those of the first reference.
-While no other reference has been accepted, the suite's own tests compare each night with the first reference, and no
-test of drift is added.
+A drift stays hidden where each night's drop is too small to be found and new references are accepted. No night is far
+below its reference, but after a year the scores are far below the first reference. So the mean of the newest reruns is
+compared with the first accepted reference, for each cell that still has the config and data of that reference. While no
+other reference has been accepted, the suite's own tests compare each night with the first reference, and no test of
+drift is added.
 
 Nights are no new seeds: a night that runs unchanged code trains the same seeds again, to the same numbers. Therefore
 only the seeds are counted, never the nights. With n seeds, the mean over the nights' means has at most the standard
 error of one night's mean, however correlated the nights are. The test takes the standard error of one night, with the
-spread of the first reference and of the newest rerun. The spread is independent of every night's mean (deviations of
-seeds from their mean), so the test's level holds for identical nights and for independent nights.
-Averaging over nights reduces the noise of single nights, so a drift well above the smallest drop that matters is found
-more surely than from one night.
+spread of the first reference and of the newest rerun. The spread, from deviations of seeds from their mean, is
+independent of every night's mean. So the test's level holds for identical and for independent nights. Averaging over
+nights reduces the noise of single nights. So a drift well above the smallest drop that matters is found more surely
+than from one night.
 
-The rule is the rule of the scores (``comparison.py``): one-sided, significant at the level of the group, and at least
-as large as the smallest drop that matters.
+The rule is that of the scores (``comparison.py``): one-sided, significant at the level of the group, and not smaller
+than the smallest drop that matters.
 """
 
 from collections.abc import Mapping, Sequence

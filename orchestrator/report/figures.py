@@ -15,10 +15,9 @@ import numpy as np
 
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.report.studies import Study
+from orchestrator.results.answer import Json
 from orchestrator.text.values import visible
 from orchestrator.text.wording import metric_words
-
-Json = dict[str, Any]
 
 COLOURS = 7
 DASHES = ("solid", "dash", "dot")

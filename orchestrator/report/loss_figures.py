@@ -8,8 +8,9 @@ import numpy as np
 
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.report import figures as draw
-from orchestrator.report.figures import ABOUT, Figure, Json, Option, Panel
+from orchestrator.report.figures import ABOUT, Figure, Option, Panel
 from orchestrator.report.studies import Study, by_dataset, leaders_of
+from orchestrator.results.answer import Json
 from orchestrator.results.weight_curves import POINTS, of_peak, weight_curves
 from orchestrator.text.values import value_text
 from orchestrator.text.wording import metric_words, printed, setting_text

@@ -6,9 +6,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.journal.history import History
-from orchestrator.report.figures import ABOUT, Figure, Json, Panel, plain
+from orchestrator.report.figures import ABOUT, Figure, Panel, plain
 from orchestrator.report.leaderboard import about
 from orchestrator.report.page import build_page
+from orchestrator.results.answer import Json
 from orchestrator.views.html import stylesheet
 
 if TYPE_CHECKING:

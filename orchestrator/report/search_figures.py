@@ -12,9 +12,10 @@ import numpy as np
 from orchestrator.journal.points import Point, points_of
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.report import figures as draw
-from orchestrator.report.figures import ABOUT, MANY, Figure, Json, Option, Panel
+from orchestrator.report.figures import ABOUT, MANY, Figure, Option, Panel
 from orchestrator.report.studies import Study, best_studies, by_dataset
 from orchestrator.results.analyses import RANKED, loss_names, rank_correlations
+from orchestrator.results.answer import Json
 from orchestrator.results.equal_budget import UNITS
 from orchestrator.text.wording import metric_words, parameter_names, printed
 

@@ -14,8 +14,9 @@ import numpy as np
 
 from orchestrator.journal.trial import Trial
 from orchestrator.report import figures as draw
-from orchestrator.report.figures import ABOUT, MANY, Figure, Json, Option, Panel
+from orchestrator.report.figures import ABOUT, MANY, Figure, Option, Panel
 from orchestrator.report.studies import Study, best_studies
+from orchestrator.results.answer import Json
 from orchestrator.results.bands import Band, value_at
 from orchestrator.results.surface import REACH
 from orchestrator.text.wording import metric_words, parameter_names

@@ -1,15 +1,15 @@
-"""What a history says beside the questions of ``questions``: equal budgets, optimism, early epochs, ranges, caveats.
+"""Analyses of a history beside the questions of ``questions``: equal budgets, optimism, early epochs, ranges, fronts.
 
 Each analysis has a function that returns plain values (``Answer.data``, ``summary.json``), of which its answer is made.
 
 Early epochs. Kendall's tau-b [Kendall1945] compares the ranking of settings by the best values up to an epoch with the
-ranking at the end, over the settings of a study that were trained to their end: 1 for equal rankings, 0 for unrelated
-rankings. Trials that were stopped early are left out, because their final values are unknown; where the scheduler stops
-many trials, the remaining trials are alike, and their tau is lower than the tau of all trials would be.
+ranking at the end. It is 1 for equal rankings, and 0 for unrelated rankings. Trials that were stopped early are left
+out, because their final values are unknown. Where the scheduler stops many trials, the remaining trials are alike, and
+their tau is lower than the tau of all trials would be.
 
 Ranges. Where the best settings of a study lie at an end of a range, the best value may lie outside. Three settings that
 are drawn uniformly lie in one outermost fifth of a range in 1.6 % of draws. A sampler that has found a good setting
-tries neighbouring settings, so that the best may lie at an end by chance: only a search of a wider range shows why.
+tries neighbouring settings, so that the best may lie at an end by chance. Only a search of a wider range shows why.
 
 Pareto front. Of several objectives, the settings that no other setting dominates: as good in all, better in one.
 
@@ -29,9 +29,9 @@ from orchestrator.experiment.sections import Objective, Search
 from orchestrator.journal.history import History
 from orchestrator.journal.points import Point, points_of, ranked
 from orchestrator.journal.trial import Stage
-from orchestrator.results.answer import Answer, Column, Quantity, table_of
+from orchestrator.results.answer import Answer, Column, Json, Quantity, table_of
 from orchestrator.results.answer import Cell as TableCell
-from orchestrator.results.equal_budget import GPU_HOURS, Json
+from orchestrator.results.equal_budget import GPU_HOURS
 from orchestrator.text.values import count_text, duration_text, value_text
 from orchestrator.text.wording import metric_words, number_text, parameter_names, printed, setting_text, share_text
 from search_spaces import Range
@@ -354,7 +354,7 @@ def _edge(study: str, edge: Json) -> list[str]:
 def log_ranges(history: History) -> Mapping[str, Mapping[str, bool]]:
     """Return study -> parameter, as samplers name it -> whether the range of the parameter is logarithmic.
 
-    Parameters without a range, e.g. with listed values, are left out; so are all studies of an experiment that this
+    Parameters without a range, e.g. with listed values, are left out. So are all studies of an experiment that this
     version would refuse, e.g. because a plug-in is missing.
     """
     experiment = known_experiment(history)

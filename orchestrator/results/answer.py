@@ -1,12 +1,15 @@
 """An answer: a question about an experiment, the sentence that answers it, its numbers, a table and notes.
 
-``results`` makes answers and nothing else; each form of output (terminal, HTML, Markdown, LaTeX, CSV, JSON) has one
+``results`` makes answers and nothing else. Each form of output (terminal, HTML, Markdown, LaTeX, CSV, JSON) has one
 renderer in ``views``, which can show any answer. Sentences are made here, once, with the texts of ``text.wording``.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+Json = dict[str, Any]
+"""Plain values, as in ``Answer.data`` and ``summary.json``."""
 
 TEXT = "text"
 """Unit of a column of texts."""
@@ -19,8 +22,7 @@ class Quantity:
     Attributes:
         value: The number, in the unit of its column.
         deviation: Sample standard deviation (``ddof=1``) over the seeds, in the same unit; ``None`` if unknown.
-        low: Lower end of the 95 % confidence interval; ``None`` without an interval.
-        high: Upper end.
+        low, high: Ends of the 95 % confidence interval; ``None`` without an interval.
     """
 
     value: float
@@ -41,8 +43,8 @@ class Column:
         unit: How the values are shown: ``text``, ``p``, ``probability``, ``share``, ``count``, ``seconds``, ``number``
             or the name of a metric, see ``wording.cell_text``.
         signed: Whether the values are differences, shown with a sign.
-        shows: What of a ``Quantity`` is shown: ``value`` with its deviation; ``both``, with the interval behind it; or
-            ``apart``, with the interval in a column of its own.
+        shows: The shown parts of a ``Quantity``: ``value`` with its deviation; ``both``, with the interval behind it;
+            or ``apart``, with the interval in a column of its own.
         hidden: Whether only programs read the column (CSV, JSON).
         group: Heading above the headings of several columns, such as ``i2t``; may be empty.
         latex: Heading in LaTeX where it differs; may be empty.
@@ -93,7 +95,7 @@ class Answer:
         numbers: Name -> number, the most important first.
         notes: Further sentences, the most important first.
         figure: Key of the figure that draws ``data``; empty without a figure.
-        data: What the figure needs, as plain values for JSON.
+        data: The content of the figure, as plain values for JSON.
     """
 
     key: str

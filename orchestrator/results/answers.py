@@ -1,8 +1,8 @@
 """The results of an experiment, a pure function of its history, and its answers in the order in which people ask.
 
 First come the answers over several datasets: the winners, whether the order of losses is the same everywhere, and the
-mean ranks. Then come the answers of each dataset: of a confirmation that is over those of ``questions``, before that
-the best of each loss in the search, called unconfirmed; and then what the history says beside.
+mean ranks. Then come the answers of each dataset. A confirmation that is over has those of ``questions``; before that,
+the best of each loss in the search is called unconfirmed. The analyses of the history are last.
 """
 
 from collections import Counter
@@ -30,14 +30,14 @@ from orchestrator.results.analyses import (
     stops_too_early,
     values_at_best,
 )
-from orchestrator.results.answer import Answer, Cell, Column, Quantity, table_of
+from orchestrator.results.answer import Answer, Cell, Column, Json, Quantity, table_of
 from orchestrator.results.bands import Band, band_answers, bands
 from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.caveats import caveats, comparability
 from orchestrator.results.confirmation import Confirmation, best_metrics, confirmations, race_names
 from orchestrator.results.crossed import Runs
 from orchestrator.results.datasets import FEW, LEVEL, common_losses, interaction_test, mean_ranks
-from orchestrator.results.equal_budget import Json, equal_budgets, optimism_of
+from orchestrator.results.equal_budget import equal_budgets, optimism_of
 from orchestrator.results.judged import judged_answer, judged_verdicts
 from orchestrator.results.questions import WHICH_COEFFICIENTS, WHICH_LOSS, answer_questions
 from orchestrator.results.race import Race, describe_race
@@ -58,7 +58,7 @@ WINNERS, ORDER, RANKS = "winners", "order", "ranks"
 class Summary:
     """The results of an experiment so far, without the list of its trials; the history must not change meanwhile.
 
-    Each result is computed when it is first asked for, and kept: of thousands of trials some results take a while, and
+    Each result is computed when it is first asked for, and kept. Some results of thousands of trials take a while, and
     most readers ask for few.
     """
 
@@ -252,7 +252,7 @@ def unconfirmed(summary: Summary, dataset: str) -> Answer:
     """Return the best of each loss in a search whose best trials have not been confirmed."""
     metric = summary.history.metric
     trials = [trial for trial in summary.history.trials.values() if trial.config.dataset == dataset]
-    # Of a loss without a trained point the running one with the highest value so far, after the trained ones.
+    # A loss without a trained point has its running point with the highest value so far, after the trained points.
     running = [point for point in points_of(trials) if not point.finished and point.value_so_far is not None]
     running.sort(key=lambda point: -(point.value_so_far or 0.0))
     best_of: dict[tuple[str, str], Point] = {}

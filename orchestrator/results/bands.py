@@ -2,10 +2,10 @@
 
 A surface (``surface.py``) needs a study whose parameters are numbers that each trial has. It sees
 
-    trained to the end   the mean over the setting's trainings: replicates and confirmations with fresh seeds count,
+    trained to the end   the mean over the setting's trainings. Replicates and confirmations with fresh seeds count,
                          and their spread is the noise of seeds; without any it is estimated with the surface
     stopped early        an estimate of the value at the end, with its error, see ``surface.gain_to_end``
-    diverged             the lowest value of the study, with the spread of all values as its error: without them a
+    diverged             the lowest value of the study, with the spread of all values as its error. Without them, a
                          region in which every training diverges would look unexplored
 """
 
@@ -76,7 +76,6 @@ class Band:
         best: The setting with the highest mean, trained to its end.
         known: Number of settings that were trained to their end.
         stopped: Number of settings whose value at the end is an estimate.
-        diverged: Number of settings that diverged.
     """
 
     study: str

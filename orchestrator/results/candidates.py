@@ -162,14 +162,13 @@ class Comparison:
         difference: Mean of the winner minus mean of the other candidate, in the metric's unit.
         on_test_set: Welch's test, in which the seeds vary on this test set; ``None`` where it can't be made.
         over_images: The test over new seeds and new images of this kind, see ``crossed``; ``None`` if seeds decide.
-        verdict: How the winner compares with the other candidate.
         reason: Why there was no test; empty after a test.
-        roles: Some of ``runner_up``, ``rival`` (the best of another model or loss) and ``baseline``, or ``closest``: of
-            the other candidates the one with the largest p-value, where the winner does not beat it.
-        holm_p: The p-value of ``test`` after Holm's correction over the comparisons of the dataset; for a lead over
-            baseline or rival at least the probability that the best of the candidates leads as far by luck. Where the
-            winner beats every candidate and this is above the level, it is the largest p-value of the winner's leads.
-            Of ``closest``, the p-value itself.
+        roles: Some of ``runner_up``, ``rival`` (the best of another model or loss) and ``baseline``; or ``closest``,
+            the other candidate with the largest p-value, where the winner does not beat it.
+        holm_p: The p-value of ``test`` after Holm's correction over the comparisons of the dataset. For a lead over
+            baseline or rival, it is at least the probability that the best of the candidates leads as far by luck.
+            Where the winner beats every candidate and this is above the level, it is the largest p-value of the
+            winner's leads. Of ``closest``, the p-value itself.
     """
 
     metric: str
@@ -295,7 +294,7 @@ class DatasetVerdict:
 
     @property
     def decided_by(self) -> str:
-        """What varies in the test that decides: ``seeds`` or ``seeds_and_images``."""
+        """``seeds`` or ``seeds_and_images``: they vary in the test that decides."""
         return "seeds" if self.images is None else "seeds_and_images"
 
     @property

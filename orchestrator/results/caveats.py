@@ -1,4 +1,4 @@
-"""What a reader must know before comparing: trials that could not win, and settings that differ between losses."""
+"""Limits that a reader must know before comparing: trials that could not win, and settings that differ by loss."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean

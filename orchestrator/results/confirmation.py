@@ -1,14 +1,14 @@
 """The confirmation of a dataset, built once from a history: its trainings, its rounds, its candidates and its verdict.
 
-Whoever has seen values and then changes the design looks twice: the first plan of a dataset has the whole level, all
-later plans together have ``RESERVE``. A plan counts as seen once test was opened, or once two of its candidates had two
-ended trainings each, because val of a confirmation can be watched.
+A person who has seen values and then changes the design looks twice. So the first plan of a dataset has the whole
+level, and all later plans together have ``RESERVE``. A plan counts as seen once test was opened. It also counts as
+seen once two of its candidates had two ended trainings each, because val of a confirmation can be watched.
 
 The trainings of a design are those of the rounds so far (``race.py``); a fixed design has a single round. They follow
 from the journal, so a confirmation that was killed resumes with the trainings that are missing.
 
-A dataset is judged only when its confirmation is over: every repeated trial has ended and, where it finished, has been
-evaluated on the test split. Until then the best trial of the search is an unconfirmed winner.
+A dataset is judged only when its confirmation is over. Then every repeated trial has ended and, where it finished, has
+been evaluated on the test split. Until then the best trial of the search is an unconfirmed winner.
 """
 
 from collections import Counter
@@ -99,7 +99,7 @@ class Confirmation:
 
     @cached_property
     def trainings(self) -> list[tuple[int, TrialCreated]]:
-        """The trainings that the plan has given out, also those that have ended, each with the place of its seed."""
+        """The trainings that the plan has given out, ended or not, each with the place of its seed."""
         counts = self.race.seeds if self.plan is not None else {}
         seeds = enumerate(fresh_seeds(self.history.seed, max(counts.values(), default=0)))
         return [
@@ -224,7 +224,7 @@ class Confirmation:
             metric: Metric of the test split that decides; ``None`` for the metric that selects, on the test split.
             images: Trial -> value of each image in this metric, shape (I,); ``None`` computes the values from the kept
                 ranks.
-            rule: What varies in the test that decides: ``seeds`` or ``seeds_and_images``; ``None`` for the journal's
+            rule: ``seeds`` or ``seeds_and_images``, which vary in the test that decides; ``None`` for the journal's
                 rule.
             outside: Candidates that were trained elsewhere, with the metrics that select and decide.
 

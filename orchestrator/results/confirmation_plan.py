@@ -73,7 +73,7 @@ def share_runs(first: Trial, other: Trial, each_of: str | None) -> bool:
 def level_of_plan(level: float, looks_before: int) -> float:
     """Return the level that a plan may use: the whole level before any look, else half of the remaining reserve.
 
-    A plan that is made after a look cannot use the level of the first plan again; so all plans together err with a
+    A plan that is made after a look cannot use the level of the first plan again. So all plans together err with a
     probability of at most ``level + RESERVE``, however many plans there are.
 
     Args:

@@ -1,8 +1,8 @@
 """Compares two candidates over seeds and images, so that the result holds for other seeds and images of this kind.
 
-The value of image i in the run with seed s of a candidate is y_si = m + a_s + b_i + e_si, with random effects of the
-seed, of the image (much alike in both candidates) and of both together. The variance of the difference of two means
-over S seeds and I images is estimated by [Searle1992]
+The value of image i in the run with seed s of a candidate is y_si = m + a_s + b_i + e_si. The random effects are those
+of the seed, of the image (much alike in both candidates) and of both together. The variance of the difference of two
+means over S seeds and I images is estimated by [Searle1992]
 
     V = A_1 + A_2 + B - C_1 - C_2          (not below B, nor below A_1 + A_2)
     A = variance of a candidate's run means / S             effect of the seeds, which includes e
@@ -10,14 +10,14 @@ over S seeds and I images is estimated by [Searle1992]
     C = mean square of the residuals of y / (S I)           e, subtracted once; residuals from seed and image effects
 
 and the difference divided by sqrt(V) is compared with Student's distribution. Its degrees of freedom are
-Satterthwaite's of A_1, A_2 and the rest, with each A multiplied by 1 + 2 / (S - 1) there: the A of three seeds is often
+Satterthwaite's of A_1, A_2 and the rest, with each A multiplied by 1 + 2 / (S - 1) there. The A of three seeds is often
 far too small by chance, and would leave the many degrees of freedom of the images. A candidate without seeds has A = 0
 and C = 0, because further runs would repeat its values.
 
-The crossed bootstrap, which resamples seeds and images, is not used: with S seeds it estimates (S - 1) / S of the
-variance, and ignores that few seeds have few degrees of freedom. Where seeds cause most of the spread, it calls 28 % of
-pairs without a difference different with 2 seeds, 17 % with 3 and 10 % with 5, at a level of 4 %; where images cause
-most of the spread, it counts e three times [Owen2007] and finds fewer differences than this test.
+The crossed bootstrap, which resamples seeds and images, is not used. With S seeds it estimates (S - 1) / S of the
+variance, and ignores that few seeds have few degrees of freedom. Where seeds cause most of the spread, it finds a
+difference in 28 % of pairs without one with 2 seeds, at a level of 4 %. It does in 17 % with 3 seeds, and in 10 % with
+5. Where images cause most of the spread, it counts e three times [Owen2007] and finds fewer differences than this test.
 ``python -m tests.benchmarks verdicts`` simulates both.
 
 The unit is the image with its captions: captions of one image are correlated, so a caption is no independent
@@ -27,9 +27,9 @@ observation. Every metric that can select is a mean over queries; the value of a
     caption to image:  y_i = m + (sum of q_c - n_i m) / n       with the n_i captions of the image, n = mean of n_i,
                                                                 and m = mean of q_c over all captions
 
-The mean of y_i over the images is the metric, and the spread of y_i tells how the metric varies over images; where all
+The mean of y_i over the images is the metric, and the spread of y_i shows how the metric varies over images. Where all
 images have equally many captions, y_i is the mean over the captions of the image. The candidates of a query (the
-gallery) are fixed, because a rank among other candidates is not known without the model;
+gallery) are fixed, because a rank among other candidates is not known without the model. The file
 ``docs/evidence/verdict-errors.md`` measures the variation that this leaves out.
 
 References:

@@ -1,7 +1,7 @@
 """Losses over several datasets: does their order differ between the datasets, and which are best on average?
 
-The mean of loss l on dataset d is m_dl, over its seeds and the images. With P_n the projection that subtracts the mean
-of n numbers, T = P_D x P_L (Kronecker) keeps of all means the interaction alone: how far the differences between losses
+The mean of loss l on dataset d is m_dl, over its seeds and the images. P_n is the projection that subtracts the mean of
+n numbers. T = P_D x P_L (Kronecker) keeps of all means the interaction alone: how far the differences between losses
 are not the same on all datasets. The statistic of [Brunner1997], the ANOVA-type statistic,
 
     F = m' T m / tr(T V),   compared with F(f, f0),   f = tr(T V)^2 / tr(T V T V)
@@ -12,19 +12,20 @@ crossed random model (``crossed``):
     V = diag(A) + B - diag(C)
     A = variance of a cell's run means / S              the effect of its seeds, each cell with its own
     B = covariance of the cells' values per image / I   the cells of a dataset have the same images, so they are paired
-    C = mean square of the residuals / (S I)            what A and B both hold, of each cell
+    C = mean square of the residuals / (S I)            the part that A and B both hold, of each cell
 
 Datasets of translated captions have the same images as well. Where all datasets have equally many images, B pairs them
-in their order: where the images differ in truth, the estimated covariance between the datasets is unbiased for its true
-value 0, so pairing them does no harm. Where the numbers differ, the images are independent, and B has blocks of 0
-between the datasets.
+in their order. Where the images differ in truth, pairing them does no harm, because the estimated covariance between
+the datasets is unbiased for its true value 0. Where the numbers differ, the images are independent, and B has blocks of
+0 between the datasets.
 
-and f0 has Satterthwaite's form, with the traces' parts of each A, on S - 1 degrees, and of the images, on I - 1. In 600
-simulated experiments each, without an interaction, a test at 5 % found one in 0.5 to 5 %: with 2 to 5 seeds of 2 to 13
-losses on 2 to 5 datasets, with equal and with very unequal seed variances, so that it is safe and, with 2 seeds, weak.
+and f0 has Satterthwaite's form, with the traces' parts of each A, on S - 1 degrees, and of the images, on I - 1. In
+cases of 600 simulated experiments without an interaction, a test at 5 % found one in 0.5 to 5 %. So it is safe and,
+with 2 seeds, weak. The cases had 2 to 5 seeds of 2 to 13 losses on 2 to 5 datasets, with equal and very unequal seed
+variances.
 
-Over datasets, losses are ranked on each (1 is best, ties share), and two losses differ where their mean ranks differ
-by more than Nemenyi's critical difference [Demsar2006]
+On each dataset losses are ranked (1 is best, ties share). Two losses differ where their mean ranks differ by more than
+Nemenyi's critical difference [Demsar2006]
 
     CD = q sqrt(L (L + 1) / (6 D)),   q = 95 % point of the studentised range of L means / sqrt(2)
 
@@ -69,7 +70,7 @@ def interaction_test(values: Mapping[str, Mapping[str, Runs]]) -> Interaction | 
     Returns:
         The test over the ``common_losses``. p is the probability of so large an F if the differences were the same on
         all datasets. The effects, shape (D, L), in the metric's unit, say how much better a loss is on a dataset than
-        its mean and the dataset's mean say; rows and columns add up to 0. ``None`` where there are fewer than two
+        its mean and the dataset's mean say. Rows and columns add up to 0. ``None`` where there are fewer than two
         datasets, losses or images of a dataset, or where nothing varies.
 
     Raises:
@@ -121,8 +122,9 @@ def mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> tuple[dict[str, flo
         scores: Dataset -> loss -> score; larger is better.
 
     Returns:
-        Loss -> mean rank, from 1 (best), of the losses that all datasets have, the best first; and the least difference
-        of two mean ranks that is significant at ``LEVEL``. ``None`` for fewer than two datasets or losses.
+        Loss -> mean rank, from 1 (best), of the losses that all datasets have, the best first. The second value is the
+        least difference of two mean ranks that is significant at ``LEVEL``. ``None`` for fewer than two datasets or
+        losses.
 
     Example:
         >>> ranks, difference = mean_ranks({"en": {"a": 3.0, "b": 2.0}, "zh": {"a": 5.0, "b": 5.0}})

@@ -1,17 +1,17 @@
-"""Losses at equal budgets, and how optimistic a search was: what it says about another search of the same size.
+"""Losses at equal budgets, and how optimistic a search was: its findings for another search of the same size.
 
 The unit is a candidate: all trials of a search with equal settings, whatever their seeds. The value of a candidate is
-the mean over its finished trials or, without any, over its trials that were stopped early; its cost is the cost of all
+the mean over its finished trials or, without any, over its trials that were stopped early. Its cost is the cost of all
 its trials. A candidate without a value (diverged, failed) counts as the worst of its loss, so that failures count.
 
 Of n values sorted upwards, the best of k that are drawn without replacement is the i-th with probability
 C(i - 1, k - 1) / C(n, k). The mean of the best under these probabilities is an unbiased estimate of the expected best
 of k independent trials, for k up to n. The estimate of [Dodge2019] draws with replacement, which can repeat a value and
-is too low, most of all for k near n [Tang2020]. The band contains the best of k values in 8 of 10 draws; at k = n only
+is too low, most of all for k near n [Tang2020]. The band contains the best of k values in 8 of 10 draws. At k = n only
 one draw is possible and the band has no width, which says nothing about another search.
 
-The values are assumed exchangeable. Trials of a sampler that learns are not exchangeable: its later trials are better
-than its earlier trials, so the expected best of few trials is too high.
+The values are assumed exchangeable. Trials of a sampler that learns are not: its later trials are better than its
+earlier trials, so the expected best of few trials is too high.
 
 References:
     [Dodge2019] Dodge et al., Show Your Work: Improved Reporting of Experimental Results. EMNLP 2019, arXiv:1909.03004
@@ -23,16 +23,13 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial, TrialState
-
-Json = dict[str, Any]
-"""Plain values, as in ``Answer.data`` and ``summary.json``."""
+from orchestrator.results.answer import Json
 
 GPU_HOURS = "GPU hours"
 

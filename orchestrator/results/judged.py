@@ -1,12 +1,12 @@
 """Checks whether a verdict survives when pairs that people judged to fit count as positives.
 
 A model makes no error when it retrieves a caption that describes the image but was written for another image. The
-confirmed candidates are compared again, by the rule of their verdict and with the winner that val chose, with metrics
-that count the judged pairs. The first question of the dataset, such as *which loss*, is answered by each metric. These
+confirmed candidates are compared again with metrics that count the judged pairs, by the rule of their verdict and with
+the winner that val chose. The first question of the dataset, such as *which loss*, is answered by each metric. These
 verdicts have no error rate of their own: they show whether the headline depends on missing annotations.
 
-The crossed test needs a value of each of the I images. With n queries of a direction, n_i of them of image i, and m the
-mean of the queries' values q, the value is y_i = m + (I / n) (sum of q - n_i m) over the queries of the image, summed
+The crossed test needs a value for each image, of which there are I. A direction has n queries, n_i of image i. The mean
+of the queries' values q is m. The value is y_i = m + (I / n) (sum of q - n_i m) over the queries of the image, summed
 over both directions with the weights of the metric. The mean of y_i is the metric (as in ``crossed``).
 """
 
@@ -107,9 +107,9 @@ def judged_answer(verdict: DatasetVerdict, judged: Mapping[str, Mapping[str, Dat
         judged: See ``judged_verdicts``.
 
     Returns:
-        The answer; its data have for each source ``survives``, whether all headlines say the same, and ``known``, the
-        share of the winner's first ten retrieved candidates that are judged, in [0, 1], ``None`` where only pairs that
-        fit are known.
+        The answer. Its data have for each source ``survives``, whether all headlines say the same. They also have
+        ``known``, the judged share of the winner's first ten retrieved candidates, in [0, 1]; ``None`` where only
+        pairs that fit are known.
     """
     if not judged:
         return None
@@ -157,7 +157,7 @@ def _known(verdict: DatasetVerdict, prefix: str) -> float | None:
 def _sentence(before: str, judged: Mapping[str, Answer]) -> str:
     """Return whether the verdict is the same, with the leads of the metrics that count every candidate.
 
-    Of a verdict that changes, the metrics by which it is another one are named, each with that verdict.
+    Of a verdict that changes, the metrics by which it is another verdict are named, each with that verdict.
     """
     changed = {metric: headline for metric, headline in judged.items() if headline.verdict != before}
     shown = {

@@ -6,21 +6,23 @@
     (d) What would settle it?    the smallest detectable difference, and how many seeds would detect a measured one
 
 All rest on the tests of one verdict (``verdict.judge``): the winner, which val chose, against every other candidate.
-(a) and (b) are intersections: the winner beats them only where it leads every candidate of another loss, or every other
-setting of its loss, at the level of the verdict. A winner is chosen for its high value, so the p-value of a lead is at
-least the probability that the luckiest of k candidates leads an equal as far (``statistics.best_of_p``), where k is
+Questions (a) and (b) are intersections. The winner beats the others only where it leads every candidate of another
+loss, or every other setting of its loss, at the level of the verdict. A winner is chosen for its high value. So the
+p-value of a lead is at least the probability that the luckiest of k candidates leads an equal as far
+(``statistics.best_of_p``):
 
-    (a)  the number of candidates of the winner's loss
-    (b)  twice the number of losses with several candidates that the winner does not beat, its own among them: the
-         two best of each may be equal, and the winner is the luckiest of all of them
-    (c)  the number of all candidates but the baseline
+    (a)  k is the number of candidates of the winner's loss
+    (b)  k is twice the number of losses with several candidates that the winner does not beat, its own among them: the
+         two best of a loss may be equal, and the winner is the luckiest of all of them
+    (c)  k is the number of all candidates but the baseline
 
 A row of a table is a comparison that nobody named beforehand, of any two candidates that could be the winner and the
-other one. So the p-values of the rows are Holm-adjusted, and k is there in (a) the number of candidates of other losses
-than the row's, and in (b) the number of settings of the loss, times the losses that the winner does not beat.
+other candidate. So the p-values of the rows are Holm-adjusted, with another k. In (a) it is the number of candidates of
+other losses than the row's. In (b) it is the number of settings of the loss, times the losses that the winner does not
+beat.
 
-In 10,000 simulated studies of each case, with 2 to 30 candidates, 3 to 10 seeds and spreads that differ up to fourfold,
-a false *beats* was in (a) in at most 4.1 %, in (b) in 4.1 %, in (c) in 3.1 % and in any of them in 5.8 %:
+Each case was simulated in 10,000 studies, with 2 to 30 candidates, 3 to 10 seeds and spreads that differ up to
+fourfold. A false *beats* was in (a) in at most 4.1 %, in (b) in 4.1 %, in (c) in 3.1 % and in any of them in 5.8 %:
 ``python -m tests.benchmarks questions``; the table is in ``tests/benchmarks/README.md``.
 """
 
@@ -209,7 +211,7 @@ class _Questions:
         Args:
             others: The candidates.
             shown: Label of each candidate whose own outcome is shown -> number of candidates of which the luckiest
-                could have been the winner, if this one is its equal.
+                could have been the winner, if this candidate is its equal.
             chances: This number where the winner beats all candidates of the question, >= 1.
         """
         comparisons = [self._comparisons[other.label] for other in others if other.label in self._comparisons]
@@ -217,7 +219,7 @@ class _Questions:
             return Contest(Verdict.UNTESTED, None, None, {}, chances)
         leads = {comparison.label: comparison.lead(chances) for comparison in comparisons}
         p_values = [(comparison, comparison.p) for comparison in comparisons if comparison.p is not None]
-        # Nobody named a candidate that is not shown: that it is better than the winner pays for every other one.
+        # Nobody named a candidate that is not shown, so its lead over the winner pays for every other candidate.
         adjusted = {
             comparison.label: leads[comparison.label] if comparison.difference > 0 else min(1.0, p * len(comparisons))
             for comparison, p in p_values
@@ -234,7 +236,7 @@ class _Questions:
         worse = [comparison for comparison in comparisons if self._outcome(adjusted, comparison.label) is Verdict.WORSE]
         untested = [comparison for comparison in comparisons if comparison.verdict is Verdict.UNTESTED]
         if largest <= self._verdict.level:
-            # Whoever beats all at this p beats each of them; the smallest lead is the one that people ask for.
+            # The winner beats every candidate at this p; the smallest lead is the lead that people ask for.
             verdict, p_value = Verdict.BETTER, largest if adjusted else None
             adjusted = {label: min(p, largest) for label, p in adjusted.items()}
             named = [comparison for comparison in comparisons if comparison.label in shown] or comparisons
@@ -296,7 +298,7 @@ class _Questions:
             question: The question.
             contest: The contest.
             names: Label -> name of the winner and the others.
-            every: What a winner that beats all of several candidates beats; empty for a single candidate.
+            every: The candidates that a winner beats if it beats all of several; empty for a single candidate.
         """
         closest, dataset = contest.closest, self._verdict.dataset
         if closest is None:

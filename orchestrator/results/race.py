@@ -1,16 +1,17 @@
 """The rounds of a design: each candidate gets equally many seeds, then the leader and the candidate nearest to it more.
 
 A fixed design gives all seeds in its first round, so that there is no other. A race gives each candidate ``SHARE`` of
-what it would get there, but at least ``LEAST`` seeds. The other trainings go, round by round, to the two candidates
-on which the verdict depends: the leader (highest mean on val) and the candidate closest to it, the one with the largest
-p-value of Welch's test on val. Nobody leaves: whoever falls back gets no seed until it is the closest again.
+what it would get there, but at least ``LEAST`` seeds. The other trainings go, round by round, to the two candidates on
+which the verdict depends. These are the leader (highest mean on val) and the candidate closest to the leader (largest
+p-value of Welch's test on val). No candidate leaves: a candidate that falls back gets no seed until it is the closest
+again.
 
 The race ends when the leader is ahead of every candidate at p <= ``CLEAR``, or when its trainings are used up. Test is
-opened then. The winner is *better* only where it beats every other candidate, with the seeds that each has, at
-``LEVEL`` (``verdict.py``). This level is below that of a fixed design, because a candidate whose first seeds were
-unlucky gets no seed that would correct them, and because a lead that images caused may end a race early. A constant
-share of the trainings comes first, because without it the error rate grows with the number of trainings. Error rates
-and power: ``docs/evidence/verdict-errors.md``, measured by ``python -m tests.benchmarks race``.
+opened then. The winner is *better* only where it beats every other candidate, with the seeds that they have, at
+``LEVEL`` (``verdict.py``). This level is below that of a fixed design for two reasons. A candidate whose first seeds
+were unlucky gets no seed that would correct them. A lead that images caused may end a race early. A constant share of
+the trainings comes first, because without it the error rate grows with the number of trainings. Error rates and power:
+``docs/evidence/verdict-errors.md``, measured by ``python -m tests.benchmarks race``.
 
 A race is a function of the values so far: a race that was killed is computed again from its first round, with equal
 rounds. Older versions ran races by another rule, whose rounds are not computed again (``Race.older``).

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Sample = NDArray[np.float64]
 
@@ -83,7 +83,7 @@ class Variances:
         seeds: A of each candidate: variance of its mean over its seeds, >= 0; 0 for a candidate without seeds.
         joint: C of each candidate: the part of A that more images reduce as well, >= 0; 0 where images are fixed.
         counts: Number of seeds of each candidate, >= 1.
-        total: V >= 0; what is left beyond both A is the effect of the images.
+        total: V >= 0; the part beyond both A is the effect of the images.
         images: Number of images, >= 2; ``None`` where images are fixed.
     """
 
@@ -112,16 +112,14 @@ class Variances:
     def freedom(self) -> float:
         """Degrees of freedom of V [Satterthwaite1946].
 
-        Where images vary, each A is multiplied by 1 + 2 / f here: the A of three seeds is often far too small by
+        Where images vary, each A is multiplied by 1 + 2 / f here. The A of three seeds is often far too small by
         chance, and would leave the many degrees of freedom of the images.
         """
         freedoms = [max(1, count - 1) for count in self.counts]
         caution = 0 if self.images is None else 2
         weighed = [part * (1 + caution / f) for part, f in zip(self.seeds, freedoms, strict=True)]
         rest = max(0.0, self.total - sum(self.seeds))
-        squares = sum(part**2 / f for part, f in zip(weighed, freedoms, strict=True))
-        squares += rest**2 / (self.images - 1) if self.images else 0.0
-        return (sum(weighed) + rest) ** 2 / squares
+        return satterthwaite([*weighed, rest], [*freedoms, self.images - 1 if self.images else math.inf])
 
     def with_seeds(self, seeds: int) -> "Variances":
         """Return the variances to expect with a number of seeds of each candidate, on the same images."""
@@ -139,9 +137,9 @@ class Variances:
 
         The statistic has a noncentral t-distribution; leads in the wrong direction are not counted.
         """
-        from scipy.special import nctdtrinc, stdtrit
+        from scipy.special import nctdtrinc
 
-        beyond = float(stdtrit(self.freedom, 1 - level / 2))
+        beyond = quantile(1 - level / 2, self.freedom)
         return float(nctdtrinc(self.freedom, 1 - POWER, beyond)) * math.sqrt(self.total)
 
 
@@ -151,7 +149,6 @@ class DifferenceTest:
 
     Attributes:
         difference: Mean of the first candidate minus mean of the second, in the metric's unit.
-        variances: The variance of the difference in its parts.
     """
 
     difference: float
@@ -227,7 +224,7 @@ def t_interval(values: Sample) -> Interval | None:
     """Return Student's interval of the mean, exact for normal values; ``None`` for a single value."""
     if len(values) < 2:
         return None
-    return around(float(values.mean()), _standard_error(values), len(values) - 1)
+    return around(float(values.mean()), _error_of_mean(values), len(values) - 1)
 
 
 def welch_test(first: Sample, second: Sample, exact: tuple[bool, bool] = (False, False)) -> DifferenceTest | None:
@@ -236,7 +233,7 @@ def welch_test(first: Sample, second: Sample, exact: tuple[bool, bool] = (False,
     Args:
         first: The first candidate's values of the seeds.
         second: The second candidate's values of the seeds.
-        exact: For each sample, whether its single value has no error, because no seed could change it; the test is then
+        exact: For each sample, whether its single value has no error, because no seed could change it. The test is then
             Student's test of the other sample against this value.
 
     Returns:
@@ -247,13 +244,13 @@ def welch_test(first: Sample, second: Sample, exact: tuple[bool, bool] = (False,
         return None
     if not any(map(has_spread, samples)):
         return None
-    ours, theirs = (0.0 if len(values) < 2 else _standard_error(values) ** 2 for values in samples)
+    ours, theirs = (0.0 if len(values) < 2 else _error_of_mean(values) ** 2 for values in samples)
     parts = Variances((ours, theirs), (0.0, 0.0), (len(first), len(second)), ours + theirs)
     return DifferenceTest(float(first.mean() - second.mean()), parts)
 
 
 def welch_p(first: Measure, second: Measure) -> float | None:
-    """Return the two-sided p of Welch's test from the means and deviations over two candidates' seeds [Welch1947].
+    """Return the two-sided p of ``welch_test`` where only means and deviations over the seeds are known.
 
     ``None`` where a deviation is not known or a sample has one value, or neither has spread.
     """
@@ -262,9 +259,34 @@ def welch_p(first: Measure, second: Measure) -> float | None:
         return None
     if max(first_std, second_std) <= SAME * max(1.0, abs(first.mean), abs(second.mean)):
         return None
-    of_seeds = first_std**2 / first.seeds, second_std**2 / second.seeds
-    parts = Variances(of_seeds, (0.0, 0.0), (first.seeds, second.seeds), sum(of_seeds))
-    return DifferenceTest(first.mean - second.mean, parts).p
+    return DifferenceTest(first.mean - second.mean, variances_of(first, second)).p
+
+
+def variances_of(first: Measure, second: Measure) -> Variances:
+    """Return the variances of the difference of two means over seeds; an unknown deviation counts as none."""
+    ours, theirs = ((side.sample_std or 0.0) ** 2 / side.seeds for side in (first, second))
+    return Variances((ours, theirs), (0.0, 0.0), (first.seeds, second.seeds), ours + theirs)
+
+
+def pooled_spread(measures: Sequence[Measure]) -> tuple[float, int]:
+    """Return the standard deviation between seeds and its degrees of freedom, pooled over several runs.
+
+    Deviations are taken from each run's own mean.
+
+    Raises:
+        ValueError: If no run has two seeds with a known spread.
+    """
+    known = [run for run in measures if run.std is not None]
+    freedom = sum(run.seeds - 1 for run in known)
+    if freedom < 1:
+        raise ValueError("no run has two seeds, so there is no spread between seeds to compare with")
+    # ``std`` divides by the number of seeds, so the sum of squares is seeds x std^2.
+    return math.sqrt(sum(run.seeds * (run.std or 0.0) ** 2 for run in known) / freedom), freedom
+
+
+def standard_error(spread: float, seeds: tuple[int, int]) -> float:
+    """Return the standard error of the difference of two means over these numbers of seeds, with a common spread."""
+    return spread * math.sqrt(1 / seeds[0] + 1 / seeds[1])
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -278,9 +300,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def best_of_p(p: float, candidates: int) -> float:
-    """Return how likely the luckiest of several candidates leads so far over an opponent as good as each of them.
+    """Return how likely the luckiest of several candidates leads so far over an opponent as good as they are.
 
-    A candidate leads so far with probability p / 2. Leads over one opponent are positively correlated, so at least one
+    A candidate leads so far with probability p / 2. Leads over one opponent are positively correlated. So at least one
     of k candidates does with at most 1 - (1 - p / 2)^k [Sidak1967], whatever the spreads of the candidates.
 
     Args:
@@ -290,16 +312,39 @@ def best_of_p(p: float, candidates: int) -> float:
     return -math.expm1(candidates * math.log1p(-p / 2))
 
 
-def _standard_error(values: Sample) -> float:
+def _error_of_mean(values: Sample) -> float:
     return float(values.std(ddof=1)) / math.sqrt(len(values))
+
+
+def satterthwaite(parts: Sequence[float] | Sample, freedoms: Sequence[float]) -> float:
+    """Return the degrees of freedom of a sum of independent variances from those of its parts [Satterthwaite1946]."""
+    squares = [part**2 / freedom for part, freedom in zip(parts, freedoms, strict=True)]
+    return float(np.sum(parts) ** 2 / np.sum(squares))
 
 
 def around(centre: float, error: float, freedom: float) -> Interval:
     """Return the 95 % interval of a mean from Student's distribution with ``freedom`` degrees of freedom."""
+    reach = quantile((1 + CONFIDENCE) / 2, freedom) * error
+    return Interval(centre - reach, centre + reach)
+
+
+def quantile(probability: float, freedom: float) -> float:
+    """Return the quantile of Student's distribution at a probability in (0, 1)."""
     from scipy.special import stdtrit
 
-    reach = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error
-    return Interval(centre - reach, centre + reach)
+    return float(stdtrit(freedom, probability))
+
+
+def one_sided(size: ArrayLike, error: ArrayLike, freedom: float) -> NDArray[np.float64]:
+    """Return Student's p-value of differences above 0 with these estimated standard errors; any shapes that broadcast.
+
+    Where the error is 0, a difference above 0 has p = 0, and any other p = 1.
+    """
+    from scipy.special import stdtr
+
+    sizes, errors = np.broadcast_arrays(np.asarray(size, dtype=np.float64), np.asarray(error, dtype=np.float64))
+    certain = np.where(sizes > 0, -np.inf, np.inf)
+    return np.asarray(stdtr(freedom, np.where(errors > 0, -sizes / np.where(errors > 0, errors, 1.0), certain)))
 
 
 def two_sided(statistic: float, freedom: float) -> float:

@@ -1,21 +1,21 @@
 """The expected value over the settings of a study: a Gaussian process with error bars, and the set of best settings.
 
 The values y of a study's settings are modelled as f(x) plus the noise of seeds, with x on [0, 1] of each range, on the
-scale of the range. f is a Gaussian process with a Matérn-5/2 covariance and a length scale for each parameter
-[Rasmussen2006]. A failing learning rate lies hundreds of points below the best, where differences say nothing about the
-best settings. So the process sees compressed values: with t = max y - y and c the median of t,
+scale of the range. The function f is a Gaussian process with a Matérn-5/2 covariance and a length scale for each
+parameter [Rasmussen2006]. A failing learning rate lies hundreds of points below the best, where differences say nothing
+about the best settings. So the process sees compressed values: with t = max y - y and c the median of t,
 
     z = max y - t                       where t <= c
     z = max y - c (1 + log(t / c))      elsewhere
 
 which keeps the upper half as it is, and can be inverted. Signal, length scales and noise are not known from 24 trials.
-They are not set to the most likely values, which would make the bands too narrow, but averaged over: draws from a
-prior and from a normal distribution around the weighted draws, weighted by marginal likelihood (importance sampling).
+They are not set to the most likely values, which would make the bands too narrow, but averaged over draws: from a prior
+and from a normal distribution around the weighted draws. The weights are marginal likelihoods (importance sampling).
 The draws are computed together by NumPy; a test compares the process of each draw with scikit-learn's, which takes one
 draw at a time.
 
 The best settings are those whose f reaches f of the best place with a probability of at least ``REACH``. The value was
-chosen by simulation: in 60 cases of 500 searches of 24 trials the set held the true optimum in 95 to 100 %, in 99 % on
+chosen by simulation. In 60 cases of 500 searches of 24 trials, the set held the true optimum in 95 to 100 %, in 99 % on
 average (``python -m tests.benchmarks bands``; the table is in ``tests/benchmarks/README.md``).
 
 References:
@@ -60,14 +60,15 @@ STOPPED_SHARE = 0.4
 """Largest share of these values that is of settings that were stopped early."""
 
 FEWEST_CURVES = 3
-"""Fewest settings trained to their end from which the end of another one is estimated."""
+"""Fewest settings trained to their end from which the end of another setting is estimated."""
 
 STOPPED_ERROR = 2.0
 """Error of such an estimate, in standard deviations of what the settings gained that were trained to their end."""
 
 LENGTH, SIGNAL, NOISE = (math.log(0.5), 1.0), (0.0, 1.0), (math.log(0.3), 1.0)
-"""Prior of the logarithms of a length scale, as a share of the range, and of the standard deviations of signal and
-seeds, in standard deviations of the compressed values: mean and standard deviation of a normal distribution."""
+"""Prior of the logarithms of a length scale and of the standard deviations of signal and seeds: mean and standard
+deviation of a normal distribution. A length scale is a share of the range; the others are in standard deviations of the
+compressed values."""
 
 LEVEL = 2.0
 """Prior standard deviation of the mean of f, in standard deviations of the compressed values."""
@@ -87,8 +88,8 @@ class Observed:
         places: Where each setting lies in its ranges, shape (N, d), in [0, 1].
         values: Mean value of each setting, shape (N,), in the unit of the metric; larger is better.
         trainings: Number of trainings of each mean, shape (N,), >= 1.
-        unsure: Standard deviation of a value beside the noise of seeds, shape (N,), >= 0; above 0 for a setting that
-            was stopped early, whose value at the end is an estimate.
+        unsure: Standard deviation of a value beside the noise of seeds, shape (N,), >= 0. It is above 0 for a setting
+            that was stopped early, whose value at the end is an estimate.
         noise: Standard deviation of one setting's value over seeds, > 0, where it was measured.
         freedom: Degrees of freedom of ``noise``.
     """
@@ -101,7 +102,7 @@ class Observed:
     freedom: int = 0
 
     def reduced(self, most: int) -> "Observed":
-        """Return at most so many values: of a larger study, the means of neighbouring settings.
+        """Return at most ``most`` values: of a larger study, the means of neighbouring settings.
 
         Means and not the best settings: of many settings the best are the luckiest. Settings that were stopped early
         are averaged among themselves, so that their estimates do not blur known values.
@@ -140,7 +141,7 @@ def _neighbours(places: Array, members: NDArray[np.intp], count: int) -> list[ND
 
 @dataclass(frozen=True)
 class Prediction:
-    """The process at M places, for each of K draws of the scales, in standardised compressed values.
+    """The process at M places, for K draws of the scales, in standardised compressed values.
 
     Attributes:
         places: The places, shape (M, d).
@@ -193,7 +194,7 @@ class Surface:
 
     @cached_property
     def is_best(self) -> NDArray[np.bool_]:
-        """Whether each of ``places`` belongs to the set of best settings, shape (M,)."""
+        """Which of ``places`` belong to the set of best settings, shape (M,)."""
         return self.reach(self._predicted) >= REACH
 
     @property
@@ -221,7 +222,7 @@ class Surface:
         return reached
 
     def band(self, predicted: Prediction) -> tuple[Array, Array, Array]:
-        """Return mean, lower and upper end of the 95 % band of f, each of shape (M,), in the unit of the metric.
+        """Return mean, lower and upper end of the 95 % band of f, all of shape (M,), in the unit of the metric.
 
         The band ends at the lowest value of the study: the process knows nothing of what lies below.
         """
@@ -361,8 +362,8 @@ def spread_of(values: Sequence[Sequence[float]]) -> tuple[float | None, int]:
 def gain_to_end(epoch: int, finished: Sequence[Mapping[int, float]]) -> tuple[float, float] | None:
     """Estimate how much a setting that was stopped at an epoch would have gained until its end.
 
-    The estimate is the median gain of the settings that were trained to their end. They were the better ones, and
-    other settings learn faster or more slowly, so the error is taken to be ``STOPPED_ERROR`` times their spread, or
+    The estimate is the median gain of the settings that were trained to their end. These settings were better, and
+    other settings learn faster or more slowly. So the error is taken to be ``STOPPED_ERROR`` times their spread, or
     half the gain where that is more.
 
     ``finished`` is epoch -> best value so far, of each setting that was trained to its end.

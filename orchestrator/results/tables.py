@@ -2,7 +2,7 @@
 
 A row of a confirmed dataset is a candidate, with metrics on test over its seeds. A row of an unconfirmed dataset is the
 best trial of a study, with metrics on val over its trainings. As in the published tables, and in no other table, a
-deviation is that of the population (``ddof=0``); that of COCOS is over the batches of a run.
+deviation is that of the population (``ddof=0``). That of COCOS is over the batches of a run.
 
 References:
     [Bleeker2022] Bleeker and de Rijke, Do Lessons from Metric Learning Generalize to Image-Caption Retrieval?
@@ -237,7 +237,7 @@ def tables_of(results: Sequence[Summary], *, with_published: bool = False, cocos
 
     Args:
         results: Results of experiments in the order of their rows.
-        with_published: Whether the published rows stand beside ours.
+        with_published: Whether to show the published rows beside ours.
         cocos: Whether to add the tables of COCOS.
     """
     of_results = [rows_of_summary(result) for result in results]

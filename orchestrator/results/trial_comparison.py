@@ -35,7 +35,7 @@ class Side:
 
     Attributes:
         test: Metrics on test, if the test split was opened for the trial.
-        why: Why this trial stands for its experiment; empty if the user named the trial.
+        why: Why this trial represents its experiment; empty if the user named the trial.
         verdict: Verdict on the trial's dataset, if the confirmation is over.
     """
 
@@ -54,7 +54,7 @@ class Side:
 def compare_trials(first: Side, second: Side) -> list[Answer]:
     """Return which of two trials is better, with the settings that differ, and the metrics at the best epochs.
 
-    The tables have a row for each dotted key and for each metric, the metric that decides first; a cell is ``None``
+    The tables have a row for each dotted key and for each metric, the metric that decides first. A cell is ``None``
     where a trial lacks the key or the metric.
     """
     sides = (first, second)
@@ -91,7 +91,7 @@ def find_side(name: str, output: Path) -> Side:
     """Return a trial of any experiment under an output folder.
 
     Args:
-        name: Id of a trial, or ``experiment/trial``; an experiment's name stands for its winner, see ``_winner``.
+        name: Id of a trial, or ``experiment/trial``; an experiment's name means its winner, see ``_winner``.
         output: Root of all output.
 
     Raises:
@@ -191,7 +191,7 @@ def _order(name: str) -> tuple[int, str]:
 
 
 DEPTHS = (1, 5, 10)
-"""A query counts as found if its best positive is among the first candidates down to one of these ranks."""
+"""A query counts as answered if its best positive is among the first candidates down to one of these ranks."""
 
 SHOWN = 10
 
@@ -203,7 +203,7 @@ def median_ranks(runs: Sequence[Ranks]) -> dict[str, NDArray[np.float64]]:
 
 
 def compare_queries(first: Sequence[Ranks], second: Sequence[Ranks], names: tuple[str, str]) -> Table:
-    """Return how many queries of a split both, one and none of two candidates find down to each of ``DEPTHS``.
+    """Return how many queries of a split both, one and none of two candidates find down to each depth of ``DEPTHS``.
 
     Of each candidate there are the ranks for at least one seed.
 

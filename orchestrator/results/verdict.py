@@ -1,29 +1,29 @@
 """Which candidate won on each dataset, and whether it is better or only luckier.
 
-The validation metric alone selects the winner; the test metric decides the verdict. Welch's test decides: unlike the
-paired test it keeps 2(n - 1) degrees of freedom, and runs of different losses with one seed are hardly correlated
-(where they are correlated, Welch's test errs towards *tie*).
+The validation metric alone selects the winner; the test metric decides the verdict. Welch's test decides, because it
+keeps 2(n - 1) degrees of freedom, unlike the paired test. Runs of different losses with one seed are hardly correlated;
+where they are, Welch's test errs towards *tie*.
 
 The winner is selected for its high value (the winner's curse), and the test and validation values of a run are
-correlated. The winner is *better* only where it beats every other candidate by a two-sided test at the level, each
-with the seeds that it has: an intersection-union test [Berger1982]. A winner that has an equal must beat this equal,
-whatever the number of candidates; the gap between the best two is least reliable when there are only two
-[Gutmann1987], and so the rate of two candidates bounds that of many. The level is 3.5 %, so that at most 4 % of studies
-are wrong: with five seeds of fourfold spread Welch's test at 3.5 % errs in 3.9 %, with three seeds in 4.1 %, of sixfold
-spread in 4.4 %. Fixed designs of older versions keep their level of 4 %.
+correlated. The winner is *better* only where it beats every other candidate by a two-sided test at the level, with the
+seeds that they have. This is an intersection-union test [Berger1982]. A winner that has an equal must beat this equal,
+whatever the number of candidates. The gap between the best two is least reliable when there are only two [Gutmann1987],
+and so the rate of two candidates bounds that of many. The level is 3.5 %, so that at most 4 % of studies are wrong.
+With five seeds of fourfold spread Welch's test at 3.5 % errs in 3.9 %, with three seeds in 4.1 %, of sixfold spread in
+4.4 %. Fixed designs of older versions keep their level of 4 %.
 
 Where the winner does not beat them all, the comparisons with runner-up, rival and baseline are corrected by Holm's
-procedure, and a lead for the choice of the winner: any other candidate could have been the winner over the baseline,
-and any of the winner's loss over the rival (``best_of_p``). The candidate that was missed by most is shown beside them.
-A baseline from which no candidate differs is called beaten in at most 4 % of studies.
+procedure. A lead is also corrected for the choice of the winner (``best_of_p``): any other candidate could have been
+the winner over the baseline, and any of the winner's loss over the rival. The candidate that was missed by most is
+shown beside them. A baseline from which no candidate differs is called beaten in at most 4 % of studies.
 
-Where possible, each comparison has two tests: on this test set, where only seeds vary (Welch's test of the runs), and
-on new images of this kind, where seeds and images vary (``crossed``). ``over_images`` chooses which test decides.
+Where possible, a comparison has two tests. On this test set, only seeds vary (Welch's test of the runs). On new images
+of this kind, seeds and images vary (``crossed``). The argument ``over_images`` chooses which test decides.
 
 How often a winner with an equal is called better, and how often a lead is found, is in
 ``docs/evidence/verdict-errors.md``; ``python -m tests.benchmarks race`` simulates it. A variance pooled over the
-candidates finds more leads, but where spreads differ fourfold it is wrong in 9 to 14 % of studies of three to five
-seeds; so Welch's test is used.
+candidates is not used, although it finds more leads: where spreads differ fourfold, it is wrong in 9 to 14 % of studies
+of three to five seeds.
 
 References:
     [Berger1982] Berger, Multiparameter hypothesis testing and acceptance sampling, Technometrics 24, 295-300.
@@ -64,9 +64,9 @@ def judge(
         metric: The metric that decides; equal to ``selection`` where the test split stays closed.
         selection: The metric whose highest mean over the candidates without a lost seed names the winner; of equal
             means, the first label wins.
-        baseline: A label, or a loss, which stands for its candidate with the highest mean of ``selection``.
+        baseline: A label, or a loss, which means its candidate with the highest mean of ``selection``.
         level: A corrected p-value up to this level counts as a difference; below ``LEVEL`` after earlier looks at test.
-        over_images: Whether seeds and images decide instead of the seeds alone; where a candidate has no values of
+        over_images: Whether seeds and images decide instead of the seeds alone. Where a candidate has no values of
             images, the seeds decide, and a warning says why.
         smallest_difference: The smallest lead that matters, in the metric's unit, >= 0; it decides nothing.
 
@@ -159,7 +159,7 @@ def _compare(
 ) -> list[Comparison]:
     """Compare the winner, the first of several candidates, with every other candidate that can be tested.
 
-    Runner-up, rival and baseline have roles, and so has the closest of the other candidates unless all are beaten; the
+    Runner-up, rival and baseline have roles, and so has the closest of the other candidates unless all are beaten. The
     p-values of the others are not corrected. The comparisons with roles come first.
     """
     winner, runner_up, *_ = ranked
@@ -178,7 +178,7 @@ def _compare(
         for candidate in ranked[1:]
         if candidate.label in roles or not (candidate.has_seeds and candidate.missing and len(candidate.values) < 2)
     }
-    # From how many candidates the winner was chosen, if the other one is its equal.
+    # From how many candidates the winner was chosen, if the other candidate is its equal.
     chances = {
         "runner_up": 1,
         "rival": sum(candidate.kind == winner.kind for candidate in ranked),
@@ -199,7 +199,7 @@ def _compare(
             p = max(after_holm[label], comparison.luckiest(p, chances[roles[label][-1]]))
             p = largest if largest <= level < p else p
         elif p is not None and comparison.difference < 0:
-            # Nobody named this candidate beforehand: that it is better than the winner pays for every other one.
+            # Nobody named this candidate beforehand, so its lead over the winner pays for every other candidate.
             p = min(1.0, p * (len(ranked) - 1))
         verdict = comparison.verdict if p is None else decide(comparison.difference, p, level)
         comparisons.append(replace(comparison, roles=roles.get(label, ()), holm_p=p, verdict=verdict))

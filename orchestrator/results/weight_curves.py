@@ -1,16 +1,16 @@
 """The weight that each loss gives a pair, as a curve over similarities, so that losses can be compared.
 
-For one query with a positive of similarity s+ and a negative of similarity ŝ, Δ = ŝ - s+, the weight is the derivative
+One query has a positive of similarity s+ and a negative of similarity ŝ, with Δ = ŝ - s+. The weight is the derivative
 of the loss, which multiplies the gradient of the pair:
 
     G(Δ)            of a loss whose weight depends on Δ alone
     G⁺(s), G⁻(s)    of other losses: for the positive, and for the negative
 
 The weights of the polynomial losses are the derivatives of [Wei2021] eqs. 10 and 13. With a separate hinge, a weight of
-``polynomial_self`` is 0 wherever the hinged polynomial is 0; a joint hinge, like its gate, depends on both
-similarities, and the curves show the weights while the hinge is active. The curves of ``multi_similarity`` show the
-weights of a pair that its mining keeps. A common factor of the weights of ``circle`` and ``gradient_weights``, which
-depends on both similarities, is left out. A weight below 0 moves the pair in the wrong direction.
+``polynomial_self`` is 0 wherever the hinged polynomial is 0. A joint hinge, like its gate, depends on both
+similarities; the curves show the weights while the hinge is active. The curves of ``multi_similarity`` show the weights
+of a pair that its mining keeps. A common factor of the weights of ``circle`` and ``gradient_weights``, which depends on
+both similarities, is left out. A weight below 0 moves the pair in the wrong direction.
 
 References:
     [Wei2021] Wei et al., Universal Weighting Metric Learning for Cross-Modal Retrieval. TPAMI 2021.
@@ -32,7 +32,7 @@ Weights = tuple[np.ndarray, ...]
 def weight_curves(loss: str, parameters: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Return the curves of a loss: one curve over Δ, or two over similarities; none for a loss not in ``CURVES``.
 
-    ``parameters`` are arguments of the loss's constructor; those that are left out have their defaults.
+    ``parameters`` are arguments of the loss's constructor; left-out arguments have their defaults.
 
     Returns:
         ``difference`` where the weight depends on Δ, or else ``positive`` and ``negative`` -> weights at ``POINTS``.

@@ -1,7 +1,7 @@
 """The winner of each dataset: a pure function of the history.
 
 Where a dataset's best trials were confirmed with fresh seeds, the verdict names the winner. Before the confirmation,
-the best finished trial of the search is the winner, called unconfirmed; trials that diverged, failed or were stopped
+the best finished trial of the search is the winner, called unconfirmed. Trials that diverged, failed or were stopped
 early (as worse than others of their study) cannot win. Of equal trials the earlier trial wins. Several trainings of one
 setting are one candidate, whose value is their mean.
 """
@@ -23,7 +23,7 @@ class Winner:
     Attributes:
         trial: Id of the first trial of the search with the settings that won.
         setting: A trial of the search with these settings.
-        model: The trial whose trained model stands for the winner.
+        model: The trial whose trained model is the winner's.
         confirmed: Whether the settings were trained again with fresh seeds; else they are the best of the search.
         seeds: Number of trainings over which the metrics are means.
         val: Metrics on val, by name without a prefix.

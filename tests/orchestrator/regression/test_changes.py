@@ -13,11 +13,9 @@ from orchestrator.regression.comparison import (
     is_found,
     level_of,
     overall,
-    pooled_spread,
     seeds_needed,
-    standard_error,
 )
-from orchestrator.results.statistics import measure
+from orchestrator.results.statistics import measure, pooled_spread, standard_error
 
 ACCEPTED = np.array([410.0, 414.0, 406.0, 411.0, 409.0, 413.0])
 

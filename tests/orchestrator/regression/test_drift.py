@@ -11,10 +11,11 @@ from msgspec.structs import replace
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.regression.accepted import CellRuns, read_accepted, write_accepted
 from orchestrator.regression.answers import answers_of
-from orchestrator.regression.comparison import POWER, Finding, detectable, is_found, level_of, standard_error
+from orchestrator.regression.comparison import POWER, Finding, detectable, is_found, level_of
 from orchestrator.regression.rerun import first_references
 from orchestrator.regression.reruns import SUMMARY, read_nights
 from orchestrator.regression.verdict import WINDOW, comparable, compare_drift, judge_suite
+from orchestrator.results.statistics import standard_error
 from tests.support.regression_results import CONDITIONS, accepted, make_suite, new, runs
 
 FIRST = [300.0, 303.0, 298.0, 301.0, 302.0, 299.0]

@@ -21,7 +21,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.report.experiment_report import report_experiments
-from orchestrator.report.figures import ABOUT, Figure, Json, colour_range
+from orchestrator.report.figures import ABOUT, Figure, colour_range
 from orchestrator.report.leaderboard import about
 from orchestrator.report.loss_figures import rank_correlation
 from orchestrator.report.page import Page, build_page
@@ -29,7 +29,7 @@ from orchestrator.report.search_figures import FEW, highest_means
 from orchestrator.report.space_figures import number_ticks, searched
 from orchestrator.report.studies import studies_of
 from orchestrator.results.analyses import log_ranges
-from orchestrator.results.answer import Answer, Column, table_of
+from orchestrator.results.answer import Answer, Column, Json, table_of
 from orchestrator.results.answers import Summary
 from orchestrator.results.surface import REACH
 from orchestrator.views.html import stylesheet, write_sections
