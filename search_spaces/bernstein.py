@@ -183,7 +183,7 @@ def coefficients(offset: float, weights: Sequence[float], kind: Kind) -> tuple[f
     return tuple(terms)
 
 
-def polynomial(sides: Sequence[Polynomial], trial: Trial, bounds: Bounds) -> dict[str, Any]:
+def suggest_by_slopes(sides: Sequence[Polynomial], trial: Trial, bounds: Bounds) -> dict[str, Any]:
     """Suggest offset, degree and slopes, or the listed coefficients, of each polynomial of a loss.
 
     Only the sum of the constants of two polynomials counts, so the first polynomial gets the offset.
@@ -283,7 +283,7 @@ def twins(
     return (*slopes, _listed(sides, listed))
 
 
-def searched(sides: Sequence[Polynomial]) -> dict[str, Domain]:
+def searched_parameters(sides: Sequence[Polynomial]) -> dict[str, Domain]:
     """Return the names of this parametrisation with their domains; today's default shares ``degree``."""
     slopes = {f"{side.slope}_{index}": NOT_NEGATIVE for side in sides for index in range(DEGREES[-1])}
     listed = {f"{side.letter}{power}": NUMBER for side in sides for power in POWERS}
@@ -299,10 +299,10 @@ def _space(
 ) -> LossSpace:
     """Return the space of a loss, whose default is a constant slope of 1, in each degree and as listed coefficients."""
     return LossSpace(
-        suggest=partial(polynomial, sides),
+        suggest=partial(suggest_by_slopes, sides),
         bounds=_bounds(sides),
         published=(*_constant(sides, 1.0, 0.2), _listed(sides, listed), *more),
-        searched=searched(sides),
+        searched=searched_parameters(sides),
         parameters=parameters,
         relevant=partial(_relevant, sides),
         check=partial(check, sides),

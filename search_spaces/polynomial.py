@@ -75,7 +75,7 @@ PUBLISHED_CODE = {
 }
 
 
-def polynomial(
+def suggest_by_shapes(
     sides: Sequence[Polynomial], domains: Mapping[str, tuple[float, float]], trial: Trial, bounds: Bounds
 ) -> dict[str, Any]:
     """Suggest the coefficients of each polynomial of a loss.
@@ -155,7 +155,7 @@ def _searched(sides: Sequence[Polynomial]) -> dict[str, Domain]:
     if sides is SELF:
         own |= {"negative_margin": NUMBER, "balance": POSITIVE, "push": SHARE}
     own |= {name: SHARE for degree in DEGREES for name in _shapes(sides, degree)}
-    return {**own, **bernstein.searched(sides)}
+    return {**own, **bernstein.searched_parameters(sides)}
 
 
 def _adapted(sides: Sequence[Polynomial], slopes: LossSpace, space: LossSpace, asked: Asked) -> LossSpace:
@@ -189,7 +189,7 @@ def _space(sides: Sequence[Polynomial], space: LossSpace, asked: Asked) -> LossS
         starts = ({**PUBLISHED_CODE, "scale": PUBLISHED_CODE["scale"] * asked.pairs},)
     return replace(
         space,
-        suggest=partial(polynomial, sides, domains),
+        suggest=partial(suggest_by_shapes, sides, domains),
         bounds=_bounds(sides, asked.pairs, separate=separate, balanced=balanced),
         published=published,
         starts=starts,

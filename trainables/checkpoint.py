@@ -175,7 +175,7 @@ def resolve_checkpoint(path: Path) -> Path:
     return latest
 
 
-def read_config(directory: Path) -> TrialConfig:
+def read_best_config(directory: Path) -> TrialConfig:
     """Return the config of a checkpoint's best model."""
     return TrialConfig.from_dict(read_file(directory, BEST)["config"])
 

@@ -41,7 +41,7 @@ def take_steps(trial: Trial, steps: int) -> None:
         train_epoch(trial.model, trial.loss, trial.optimizer, batches, training.gradient_clip, 1, trial.learned)
 
 
-def evaluate(trial: Trial) -> None:
+def evaluate_with_cocos(trial: Trial) -> None:
     """Evaluate on val, with COCOS statistics."""
     with suppress(DivergedError, NotANumberError):
         trial.evaluate_on_val()
@@ -77,8 +77,8 @@ def measure_pace(config: TrialConfig, data: Dataset, device: torch.device, steps
     """Time ``steps`` >= 1 steps and an evaluation; the trained model is discarded."""
     trial = Trial(config, data, device)
     take_steps(trial, 1)
-    evaluate(trial)
-    step, evaluation = step_seconds(partial(take_steps, trial), steps), quickest(partial(evaluate, trial))
+    evaluate_with_cocos(trial)
+    step, evaluation = step_seconds(partial(take_steps, trial), steps), quickest(partial(evaluate_with_cocos, trial))
     return Pace(device.type, count_steps(data.splits["train"], config.training), step, evaluation)
 
 
@@ -112,7 +112,7 @@ def measure_peak(config: TrialConfig, data: Dataset, device: torch.device) -> in
     torch.cuda.reset_peak_memory_stats(device)
     trial = Trial(config, data, device)
     take_steps(trial, STEPS)
-    evaluate(trial)
+    evaluate_with_cocos(trial)
     return torch.cuda.max_memory_reserved(device)
 
 

@@ -80,7 +80,7 @@ class Description:
         return asdict(self)
 
 
-def describe(
+def describe_dataset(
     name: str,
     data_root: Path,
     *,

@@ -55,7 +55,7 @@ def run_checks(
 def check_format(name: str) -> Iterator[ContractFinding]:
     """Yield a finding for each check of a form of data; ``orchestrator data describe`` checks the data themselves."""
     offer, place = run_offer("formats", name)
-    missing = [part for part in ("FORMAT", "find", "read") if not hasattr(offer.thing, part)]
+    missing = [part for part in ("FORMAT", "find", "read") if not hasattr(offer.definition, part)]
     if missing:
         yield ContractFinding(
             "parts", "fail", f"{place}: has no {', '.join(missing)}; see trainables/data/formats/flickr.py"
@@ -65,7 +65,7 @@ def check_format(name: str) -> Iterator[ContractFinding]:
     with tempfile.TemporaryDirectory() as folder:
         try:
             with Blaming():
-                files = offer.thing.find(Path(folder))
+                files = offer.definition.find(Path(folder))
         except PluginError as error:
             yield ContractFinding("other folders", "fail", f"find fails for a folder that holds nothing: {error}")
             return

@@ -50,9 +50,9 @@ from trainables.losses.parameters import (
     Learnable,
     LearnableParameter,
     Parameter,
+    check_rule,
     per_query,
     per_score,
-    require,
 )
 
 
@@ -74,7 +74,7 @@ class NTXent(TwoDirections):
     temperature: LearnableParameter = 0.1
 
     def __post_init__(self) -> None:
-        require(self, ABOVE_ZERO, "temperature")
+        check_rule(self, ABOVE_ZERO, "temperature")
 
     def contributions(self, direction: Direction) -> Contributions:
         """A negative's weight is its probability p, a positive's |1/k - p|, k the positives of its query.
@@ -115,7 +115,7 @@ class Decoupled(TwoDirections):
     temperature: Parameter = 0.1
 
     def __post_init__(self) -> None:
-        require(self, ABOVE_ZERO, "temperature")
+        check_rule(self, ABOVE_ZERO, "temperature")
 
     def contributions(self, direction: Direction) -> Contributions:
         """A negative's weight is its probability among the negatives, a positive's 1/k, k the positives of its query.
@@ -162,8 +162,8 @@ class Sigmoid:
     bias: LearnableParameter = -10.0
 
     def __post_init__(self) -> None:
-        require(self, ABOVE_ZERO, "temperature")
-        require(self, FINITE, "bias")
+        check_rule(self, ABOVE_ZERO, "temperature")
+        check_rule(self, FINITE, "bias")
 
     def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
         """Return the loss, shape (...), >= 0; arguments and errors as in ``directions``."""

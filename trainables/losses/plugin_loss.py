@@ -36,7 +36,7 @@ def make_loss(offer: Offer, place: str, build: Callable[..., Any]) -> type:
     ``place`` is the ``FILE:LINE`` of the function or class, and ``build`` is ``build_loss``, which makes a pickled loss
     again in another process.
     """
-    raw = offer.thing
+    raw = offer.definition
     if inspect.isclass(raw):
         made = type(raw.__name__, (as_dataclass(raw),), {"__doc__": raw.__doc__, "__module__": raw.__module__})
         for name in ("__eq__", "__hash__", "__repr__", "__qualname__"):

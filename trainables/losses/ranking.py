@@ -53,7 +53,7 @@ from torch import Tensor
 
 from trainables.errors import ConfigError
 from trainables.losses.directions import ConstantCandidates, Contributions, Direction, directions, require_negatives
-from trainables.losses.parameters import ABOVE_ZERO, NOT_NEGATIVE, Parameter, per_query, per_score, require
+from trainables.losses.parameters import ABOVE_ZERO, NOT_NEGATIVE, Parameter, check_rule, per_query, per_score
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class SmoothAP:
     temperature: Parameter = 0.01
 
     def __post_init__(self) -> None:
-        require(self, ABOVE_ZERO, "temperature")
+        check_rule(self, ABOVE_ZERO, "temperature")
 
     def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
         """Return the loss, shape (...), in [0, 1]; arguments and errors as in ``directions``."""
@@ -150,7 +150,7 @@ class WARP:
     bank: int | Tensor = 0
 
     def __post_init__(self) -> None:
-        require(self, NOT_NEGATIVE, "margin")
+        check_rule(self, NOT_NEGATIVE, "margin")
         require_negatives("top", self.top, words=())
         require_negatives("bank", self.bank, words=(), least=0)
         if self.rank_weight not in RANK_WEIGHTS:
