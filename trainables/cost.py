@@ -4,7 +4,7 @@ Steps and evaluation are timed separately, after an untimed rehearsal, so that c
 readings from the disk do not count. The time of steps is the difference of two runs with different numbers of steps, so
 that the start of a run does not count. Memory is what the allocator reserves, not what tensors use, because the
 allocators of two trials on one GPU compete for its memory. The speed of fused trials is the epochs an hour of all of
-them, including evaluation, which is not fused; they share seed and epoch and so their batches, like most trials of a
+them, including evaluation, which is not fused. They share seed and epoch and so their batches, like most trials of a
 search.
 """
 

@@ -1,4 +1,4 @@
-"""Contracts of plug-ins: what a loss, a model or a form of data of other people must do, checked by running it.
+"""Contracts of plug-ins: losses, models and forms of data of other people are checked by running them.
 
 Here are the findings, and the checks of a form of data, which need no dataset.
 """

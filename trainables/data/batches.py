@@ -44,7 +44,6 @@ class ResidentSplit:
     """A split's images and captions as tensors, gathered by index.
 
     Attributes:
-        image_count: Number of images.
         image_of_caption: Index of each caption's image, shape (C,), int64, on the CPU.
         lengths: Tokens of each caption, shape (C,), int64, on the CPU.
         labels: Class of each image, shape (I,), int64, on the CPU; ``None`` unless the split has one modality.
@@ -205,8 +204,8 @@ class Batch:
 
     Attributes:
         images: Features, shape (I, D) or (I, R, D), float32; or pixels, shape (I, S, S, 3), uint8.
-        tokens: Word ids, shape (C, T), int64, 0 after each caption's end; or the features of the captions, (C, D),
-            float32, where the split has any.
+        tokens: Word ids, shape (C, T), int64, 0 after each caption's end. Where the split has features of captions:
+            these features, (C, D), float32.
         lengths: Tokens of each caption, shape (C,), int64, on the CPU.
         positives: Matching pairs, shape (I, C), bool.
         ignore: Pairs that are neither positive nor negative, shape (I, C), bool; ``None`` where there are none.

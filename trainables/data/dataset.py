@@ -272,8 +272,8 @@ def _prepare_once(
         with alone(folder.with_name(f".{folder.name}.lock")):
             opened = open_prepared(folder, tokenizer)
             if opened is None:
-                # What is there and can't be opened is damaged. What is being written stays: on a shared disk it may be
-                # another machine's, whose lock does not reach here.
+                # A folder that is there and cannot be opened is damaged. A folder that is being written stays: on a
+                # shared disk another machine may write it, whose lock does not reach here.
                 shutil.rmtree(folder, ignore_errors=True)
                 prepare(folder, corpus, rows, vocabulary, tokenizer)
                 opened = open_prepared(folder, tokenizer)

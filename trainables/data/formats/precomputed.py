@@ -1,9 +1,9 @@
 """The folders of VSE++ and SCAN: ``{train,dev,test}_caps.txt`` with ``{train,dev,test}_ims.npy``.
 
-A line is a caption, and an image has five lines in a row, or as many as the features tell. Each image has one feature
-row, so that the number of rows tells how many captions an image has; or an equal row for each caption, and then the
-first rows that are equal tell. ``testall_caps.txt``, if there, is the test split (COCO's 5,000 images, of
-which ``test`` has the first thousand).
+A line is a caption, and all images have equally many lines in a row. Where each image has one feature row, the number
+of rows gives the number of lines. Where each caption has a row, it is the number of equal rows at the beginning. Where
+neither gives a number, it is five. ``testall_caps.txt``, if there, is the test split (COCO's 5,000 images, of which
+``test`` has the first thousand).
 
 References:
     [Faghri2018] Faghri et al., VSE++, https://github.com/fartashf/vsepp, data.py: PrecompDataset.
@@ -22,7 +22,7 @@ from trainables.errors import DataError
 
 FORMAT = "captions of precomputed features (train_caps.txt, dev_caps.txt, test_caps.txt)"
 CAPTIONS_PER_IMAGE = 5
-"""Captions of an image where the features do not tell, as in the published folders."""
+"""Captions of an image where the features do not give their number, as in the published folders."""
 
 
 def find(folder: Path) -> list[Path]:

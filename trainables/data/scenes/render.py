@@ -1,7 +1,7 @@
 """A scene as pixels: the ground, then each thing with its shadow, edge, texture and light.
 
 Outlines of shapes and patterns on them are inequalities between whole numbers, and grounds are painted with whole
-numbers, which give equal pictures on every machine; sines and square roots of different processors may differ.
+numbers. Whole numbers give equal pictures on every machine; sines and square roots of different processors may differ.
 """
 
 import io

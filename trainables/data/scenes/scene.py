@@ -59,8 +59,8 @@ class Thing:
 class Scene:
     """The content of a picture.
 
-    It has one to three things, in the order in which they are painted; in the layout ``front`` the second stands before
-    the first.
+    It has one to three things, in the order in which they are painted; in the layout ``front`` the second is in front
+    of the first.
     """
 
     ground: str
@@ -97,7 +97,7 @@ def draw_single(seed: int, index: int, colour: str, shape: str) -> Scene:
 
 
 def relation(scene: Scene, first: int, second: int) -> str:
-    """Say how a thing stands to a second thing: ``left``, ``right``, ``above``, ``below``, ``front`` or ``behind``."""
+    """Return where a thing is beside a second: ``left``, ``right``, ``above``, ``below``, ``front`` or ``behind``."""
     if scene.layout == "front":
         return "front" if first > second else "behind"
     dx = scene.things[second].x - scene.things[first].x
@@ -112,7 +112,7 @@ def _new_scene(generator: np.random.Generator) -> Scene:
     things: list[Thing] = []
     for place in range(len(_LAYOUTS[layout][0])):
         size = ("large", "small")[place] if layout == "front" else pick(generator, SIZES)
-        # Things that share a colour or a shape could not be told apart by a caption that names only this attribute.
+        # Of two things that share a colour or a shape, a caption that names only this attribute would mean either.
         while True:
             shape, colour = pick(generator, SHAPES), pick(generator, COLOURS)
             if all(thing.shape != shape and thing.colour != colour for thing in things):
