@@ -7,9 +7,9 @@ A polynomial of degree d has a slope of degree d - 1, whose d Bernstein coeffici
 
     f'(x) = sum_k w_k C(d-1, k) t^k (1-t)^(d-1-k),    t = (x - low) / (high - low),    w_k >= 0   [Farouki2012]
 
-The domain holds all similarities, [-1, 1]; for the relative loss the domain of Delta is [-1, 2], though Delta can be as
-low as -2. Below -1 a suggestion may pull the wrong way while its hinge is active: 5, 7 and 10 % of uniform draws from
-the default bounds do so for degrees 2, 3 and 4, and no draw for degree 1. A pair below -1 is easier than any usual
+The domain holds all similarities, [-1, 1]. For the relative loss the domain of Delta is [-1, 2], though Delta can be as
+low as -2. Below -1 a suggestion may pull the wrong way while its hinge is active. Of uniform draws from the default
+bounds, 5, 7 and 10 % do so for degrees 2, 3 and 4, and none for degree 1. A pair below -1 is easier than any usual
 margin.
 
 A mean of numbers >= 0 with weights >= 0 is >= 0: no point of the box is infeasible. Polynomials of degree 3 and 4 whose

@@ -42,10 +42,10 @@ def run_checks(
         try:
             with Blaming():
                 check(*arguments)
-        except PerhapsMeantError as told:
-            yield ContractFinding(heading, "warn", str(told))
-        except (BrokenError, PluginError, ConfigError) as told:
-            yield ContractFinding(heading, "fail", str(told))
+        except PerhapsMeantError as error:
+            yield ContractFinding(heading, "warn", str(error))
+        except (BrokenError, PluginError, ConfigError) as error:
+            yield ContractFinding(heading, "fail", str(error))
             if heading == needed:
                 return
         else:

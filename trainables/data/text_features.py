@@ -47,7 +47,6 @@ class TfidfSvd:
         terms: Words; V strings.
         idf: Weight of each term, shape (V,), float32, >= 1.
         directions: V S^(-1), shape (V, D), float32.
-        tokenizer: Cuts captions into words.
     """
 
     terms: tuple[str, ...]

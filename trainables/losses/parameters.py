@@ -4,7 +4,7 @@ CLIP learns its temperature so, and SigLIP its bias. The class attribute ``learn
 hyper-parameter that can be learned to a ``Learnable``. Such a hyper-parameter may be set to ``learned`` instead of a
 number. The optimiser then steps a raw number w, and the hyper-parameter is exp(w) where it must be above 0, else w
 itself. After each step, w is clamped to its bounds. A loss with a learned hyper-parameter can only be computed after
-``with_values`` has replaced the word ``learned`` by a number, which a trial does in every step.
+``with_values`` has replaced the word ``learned`` by a number. A trial does this in every step.
 
 References:
     [Radford2021] Radford et al., Learning Transferable Visual Models From Natural Language Supervision, section 2.5.

@@ -1,7 +1,7 @@
 """Makes a plug-in's loss usable like ours: checks its batches and results, and handles leading dimensions.
 
 A function becomes a frozen dataclass whose fields are its parameters. Unless a loss is declared vectorised, the trials
-of the leading dimensions are computed one after the other: each call gets one matrix (I, C), plain numbers for its
+of the leading dimensions are computed one after the other. Each call then gets one matrix (I, C), plain numbers for its
 parameters, and the random numbers that torch's generator would give the trial alone.
 """
 

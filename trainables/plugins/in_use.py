@@ -24,7 +24,7 @@ from trainables.plugins.plugin import KINDS, Plugin, is_distribution, providers,
 def _import_plugin(plugin: Plugin) -> ModuleType:
     """Import the module of a plug-in, whose code runs once in a process; an error in it names file and line."""
     # A file gets a module name of its own for each version. A package keeps its name, because its modules import each
-    # other by it; a version that was imported under this name before is imported no longer.
+    # other by it. A version that was imported under this name before is imported no longer.
     top = f"{plugin.module}_{plugin.digest[:12]}" if plugin.is_file else plugin.module.partition(".")[0]
     path = _path_of(plugin)
     if getattr(sys.modules.get(top), "__file__", None) != str(path):
@@ -140,7 +140,7 @@ Entry = TypeVar("Entry")
 
 
 class NameTable(Mapping[str, Entry], Generic[Entry]):
-    """What each name of a kind means: our entries, then one for each offer of the plug-ins in use.
+    """Name of a kind -> its entry: our entries, then an entry for each offer of the plug-ins in use.
 
     The entry of an offer is made when it is first read, once for each version of a plug-in. No code runs before.
     """

@@ -111,7 +111,7 @@ def installed_plugins() -> dict[str, dict[str, list[str]]]:
 def providers(names: Mapping[str, Collection[str]], chosen: Collection[str] = ()) -> list[str]:
     """Return the installed distributions that offer wanted names, each once; nothing is imported.
 
-    ``names`` are wanted names by kind; those that ``chosen`` distributions offer are not looked for elsewhere.
+    ``names`` are wanted names by kind; a name that a ``chosen`` distribution offers is not looked for elsewhere.
 
     Raises:
         ConfigError: If two distributions offer one of the names.
