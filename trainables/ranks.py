@@ -63,7 +63,7 @@ class Ranks:
             images.
         t2i: Rank of each caption's image where the caption queries images, shape (C,), int32, from 1.
         image_of_caption: Index in [0, I) of each caption's image, shape (C,), int32, non-decreasing.
-        queries: SHA-256 of the ids of the images and the captions, 64 hex digits: ranks with equal digests belong to
+        queries: SHA-256 of the ids of the images and the captions, 64 hex digits. Ranks with equal digests belong to
             equal queries, for models that read any features.
         split: ``val`` or ``test``.
         image_ids: The source's id of each image, I strings, for people and other programs; empty for a journal's ranks.

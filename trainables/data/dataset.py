@@ -1,7 +1,7 @@
 """A dataset in the form that models read: splits of feature rows and token ids, memory-mapped.
 
 ``load_dataset`` reads a corpus once, checks it whole, and keeps what it prepared in a cache under the digest of its
-sources; from then on it only compares sizes and times of the files and maps arrays.
+sources. From then on it only compares sizes and times of the files and maps arrays.
 """
 
 import contextlib

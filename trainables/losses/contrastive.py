@@ -79,8 +79,8 @@ class NTXent(TwoDirections):
     def contributions(self, direction: Direction) -> Contributions:
         """A negative's weight is its probability p, a positive's |1/k - p|, k the positives of its query.
 
-        Differentiate l_q, the mean of the cross-entropies of k positives: each positive lowers the probability of the
-        k - 1 others, so a query whose k positives have probability 1/k each has no gradient. The factor 1/t is left
+        Differentiate l_q, the mean of the cross-entropies of k positives. Each positive lowers the probability of the
+        k - 1 others, so a query has no gradient where its k positives all have probability 1/k. The factor 1/t is left
         out.
         """
         probabilities = self._log_probabilities(direction).exp()

@@ -71,7 +71,7 @@ def make_loss(offer: Offer, place: str, build: Callable[..., Any]) -> type:
 
 
 def _one_by_one(computed: Callable[..., Tensor], loss: Any, scores: Tensor, leading: tuple[int, ...]) -> Tensor:
-    """Return the value of a plug-in's loss for each of the leading dimensions."""
+    """Return the value of a plug-in's loss at each index of the leading dimensions."""
     scores = scores.expand(*leading, *scores.shape[-2:])
     states, values = [(device, random_state(device)) for device in (torch.device("cpu"), scores.device)], []
     for index in product(*map(range, leading)):

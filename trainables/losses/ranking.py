@@ -87,7 +87,7 @@ class SmoothAP:
         With G = sigmoid((s_j - s_i)/t), candidate j is counted where G (1 - G) / R_i^2 exceeds epsilon. Eq. 13 prints
         this number with a factor 1/t, 100 at the usual temperature. The published tables with their epsilon of 0.01
         leave out the factor, and so does this count. Eq. 13 also leaves out the factors R+_i of negatives and
-        R_i - R+_i of other positives. So a query whose gradient is 0 can have counted candidates: positives that score
+        R_i - R+_i of other positives. So a query whose gradient is 0 can have counted candidates. Positives that score
         alike count each other, even where all positives are above all negatives.
 
         The weights include the factors R+_i and R_i - R+_i and leave out 1/t: R+_i G (1 - G) / R_i^2 for a negative of
@@ -175,8 +175,8 @@ class WARP:
         """Weights of the expected gradient, without a draw: each violator has E[weight] / V, the positive E[weight].
 
         The hinge of a drawn violator has slope 1, times L. With v = V / M the probability that a draw violates, the
-        expected weight is E[weight] = sum_{N=1..M} v (1 - v)^(N-1) L(floor(M / N)), and each of the V violators is
-        equally likely to be drawn. In a direction that is not trained all weights are 0.
+        expected weight is E[weight] = sum_{N=1..M} v (1 - v)^(N-1) L(floor(M / N)), and all V violators are equally
+        likely to be drawn. In a direction that is not trained all weights are 0.
         """
         violators = self._violators(direction)
         violating = violators.sum(-1)

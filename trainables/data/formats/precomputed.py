@@ -51,7 +51,10 @@ def read(files: Sequence[Path]) -> Corpus:
             for number, line in enumerate(lines, 1)
             if (wrong := caption_problem(line))
         ]
-        images += _images(file, lines, per_image)
+        split = _split(file)
+        for first in range(0, len(lines), per_image):
+            captions = tuple(lines[first : first + per_image])
+            images.append(Image(f"{file}: line {first + 1}", f"{split}-{first // per_image}", "", split, captions))
     return Corpus(str(files[0]), images, problems)
 
 
@@ -88,11 +91,3 @@ def _captions_per_image(features: Path, captions: int) -> int:
 
 def _split(file: Path) -> str:
     return SPLIT_ALIASES[file.name.removesuffix("_caps.txt").replace("testall", "test")]
-
-
-def _images(file: Path, lines: Sequence[str], step: int) -> list[Image]:
-    split = _split(file)
-    return [
-        Image(f"{file}: line {start + 1}", f"{split}-{start // step}", "", split, tuple(lines[start : start + step]))
-        for start in range(0, len(lines), step)
-    ]

@@ -20,7 +20,7 @@ TEXTURES = ("plain", "striped", "dotted", "checkered")
 GROUNDS = ("grass", "sky", "sand", "night", "bricks", "wood", "water", "snow", "tiles", "sunset", "paper")
 
 _RADII = {"small": 22, "medium": 35, "large": 50}
-# Where the things of a layout stand (centres in pixels) and by how many percent they shrink to leave room.
+# Layout -> the centres of its things in pixels, and the size of the things in percent of their usual size.
 _LAYOUTS: dict[str, tuple[tuple[tuple[int, int], ...], int]] = {
     "centre": (((112, 112),), 115),
     "left": (((66, 112),), 100),
