@@ -66,7 +66,7 @@ class Offer:
 
     Attributes:
         kind: ``losses``, ``models``, ``formats`` or ``samplers``.
-        definition: The decorated function or class.
+        definition: The function or class that is offered.
         options: Options of the kind: ``features`` of a model, ``vectorised`` of a loss, abilities of a sampler.
     """
 
