@@ -29,6 +29,7 @@ class UserError(Exception):
     """A mistake that the user can correct; the message is complete, so no traceback is shown.
 
     Attributes:
+        exit_code: Exit code of a command that this error ends.
         ends_at_once: Whether the command's process must end without Python's shutdown, because a library's threads that
             cannot be stopped would disturb the shutdown.
     """

@@ -124,8 +124,9 @@ def judged_metrics(ranks: JudgedRanks) -> dict[str, float]:
     Returns:
         ``i2t_r1 i2t_r5 i2t_r10`` in percent, ``i2t_r_precision i2t_map_r`` in [0, 1], and the same for ``t2i_``.
         ``rsum`` is the sum of the recalls; ``r_precision`` and ``map_r`` are the means of both directions. Recalls and
-        ``rsum`` are also given with the ending ``_annotated``. Where it is known which pairs do not fit, the first
-        are also given with the ending ``_condensed``, beside ``i2t_top10_judged`` and ``t2i_top10_judged``.
+        ``rsum`` are also given with the ending ``_annotated``. Where it is known which pairs do not fit, metrics
+        without an ending are also given with the ending ``_condensed``, beside ``i2t_top10_judged`` and
+        ``t2i_top10_judged``.
     """
     names = [*RECALLS, *PRECISIONS, *(f"{name}{ANNOTATED}" for name in RECALLS)]
     if ranks.i2t.known.size:

@@ -97,7 +97,10 @@ def draw_single(seed: int, index: int, colour: str, shape: str) -> Scene:
 
 
 def relation(scene: Scene, first: int, second: int) -> str:
-    """Return where a thing is beside a second: ``left``, ``right``, ``above``, ``below``, ``front`` or ``behind``."""
+    """Return the place of a thing relative to a second thing.
+
+    It is ``left``, ``right``, ``above``, ``below``, ``front`` or ``behind``.
+    """
     if scene.layout == "front":
         return "front" if first > second else "behind"
     dx = scene.things[second].x - scene.things[first].x
