@@ -1,6 +1,6 @@
 """Search spaces: one file for each family of losses, plain functions of an Optuna-like trial that return parameters.
 
-No module here imports torch, Ray or Optuna: a space is checked before anything heavy is loaded, and works with Optuna's
+No module here imports torch, Ray or Optuna: a space is checked before anything heavy is loaded. It works with Optuna's
 ``FixedTrial``, with a ten-line fake and in a real search.
 """
 

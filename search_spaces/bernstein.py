@@ -7,9 +7,9 @@ A polynomial of degree d has a slope of degree d - 1, whose d Bernstein coeffici
 
     f'(x) = sum_k w_k C(d-1, k) t^k (1-t)^(d-1-k),    t = (x - low) / (high - low),    w_k >= 0   [Farouki2012]
 
-The domain holds all similarities, [-1, 1]; for the relative loss the domain of Delta is [-1, 2], though Delta can be as
-low as -2. Below -1 a suggestion may pull the wrong way while its hinge is active: 5, 7 and 10 % of uniform draws from
-the default bounds do so for degrees 2, 3 and 4, and no draw for degree 1. A pair below -1 is easier than any usual
+The domain holds all similarities, [-1, 1]. For the relative loss the domain of Delta is [-1, 2], though Delta can be as
+low as -2. Below -1 a suggestion may pull the wrong way while its hinge is active. Of uniform draws from the default
+bounds, 5, 7 and 10 % do so for degrees 2, 3 and 4, and none for degree 1. A pair below -1 is easier than any usual
 margin.
 
 A mean of numbers >= 0 with weights >= 0 is >= 0: no point of the box is infeasible. Polynomials of degree 3 and 4 whose
@@ -183,7 +183,7 @@ def coefficients(offset: float, weights: Sequence[float], kind: Kind) -> tuple[f
     return tuple(terms)
 
 
-def polynomial(sides: Sequence[Polynomial], trial: Trial, bounds: Bounds) -> dict[str, Any]:
+def suggest_by_slopes(sides: Sequence[Polynomial], trial: Trial, bounds: Bounds) -> dict[str, Any]:
     """Suggest offset, degree and slopes, or the listed coefficients, of each polynomial of a loss.
 
     Only the sum of the constants of two polynomials counts, so the first polynomial gets the offset.
@@ -283,7 +283,7 @@ def twins(
     return (*slopes, _listed(sides, listed))
 
 
-def searched(sides: Sequence[Polynomial]) -> dict[str, Domain]:
+def searched_parameters(sides: Sequence[Polynomial]) -> dict[str, Domain]:
     """Return the names of this parametrisation with their domains; today's default shares ``degree``."""
     slopes = {f"{side.slope}_{index}": NOT_NEGATIVE for side in sides for index in range(DEGREES[-1])}
     listed = {f"{side.letter}{power}": NUMBER for side in sides for power in POWERS}
@@ -299,10 +299,10 @@ def _space(
 ) -> LossSpace:
     """Return the space of a loss, whose default is a constant slope of 1, in each degree and as listed coefficients."""
     return LossSpace(
-        suggest=partial(polynomial, sides),
+        suggest=partial(suggest_by_slopes, sides),
         bounds=_bounds(sides),
         published=(*_constant(sides, 1.0, 0.2), _listed(sides, listed), *more),
-        searched=searched(sides),
+        searched=searched_parameters(sides),
         parameters=parameters,
         relevant=partial(_relevant, sides),
         check=partial(check, sides),

@@ -2,7 +2,7 @@
 
 Two choices, ``triplet_weight`` and ``pair_weight``, decide which numbers exist. The loss is a sum over the pairs of a
 batch. So the space contains ``triplet_sh`` at a scale of 1, and ``nt_xent``, which is half a mean over each direction's
-queries, at a scale of 1 / (2 pairs temperature); both are tried first.
+queries, at a scale of 1 / (2 pairs temperature). Both are tried first.
 
 References:
     [Xuan2023] Xuan and Chen, Dissecting Deep Metric Learning Losses for Image-Text Retrieval (GOAL). arXiv:2210.13188

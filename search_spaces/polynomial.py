@@ -4,20 +4,20 @@
     self:      a(s+) = scale (margin + lift - integral from 0 to s+ of w_a(x) dx)
                b(s^) = scale (negative_margin + balance integral from 0 to s^ of w_b(x) dx)
 
-w is a slope that is nowhere negative on the domain and has the mean 1 there; ``search_spaces.shapes`` has every such
+w is a slope that is nowhere negative on the domain and has the mean 1 there. ``search_spaces.shapes`` has every such
 slope of degree 0 to 3, and no other slope. ``trainables.parameter_values`` gives the domains: [-gate, 2] for Delta, or
 [-1, 2] without a gate; [-1, 1] for similarities. For a joint hinge only the sum of the two constants matters, so
-``negative_margin`` is 0; ``lift`` and ``balance`` follow from two rules about similarities that are all equal
+``negative_margin`` is 0. ``lift`` and ``balance`` follow from two rules about similarities that are all equal
 (``search_spaces.shapes``). With separate hinges, or where a study names ``balance``, ``lift`` is 0 and ``balance`` is
 searched.
 
 The scale matters because gradients are clipped by their norm. A loss that is a mean over the P positive pairs of a
 batch has gradients P times as short as the sum. With a scale of P, a constant slope and a margin the loss is
-``triplet_sh`` with this margin; with a scale of 1 it is the loss as published. The space contains both, and a study
+``triplet_sh`` with this margin. With a scale of 1 it is the loss as published. The space contains both, and a study
 tries both first.
 
 ``hinge: separate`` takes any coefficients. The domain of the negatives' slope begins at 2/9, where the parabola of the
-published code has its vertex, so that the space contains the published numbers; below 2/9 a suggestion may push
+published code has its vertex, so that the space contains the published numbers. Below 2/9 a suggestion may push
 negatives up, as the published numbers do below 0.0955.
 
 References:
@@ -75,13 +75,13 @@ PUBLISHED_CODE = {
 }
 
 
-def polynomial(
+def suggest_by_shapes(
     sides: Sequence[Polynomial], domains: Mapping[str, tuple[float, float]], trial: Trial, bounds: Bounds
 ) -> dict[str, Any]:
     """Suggest the coefficients of each polynomial of a loss.
 
-    ``domains`` are where the slope of each has its sign, by the name of its coefficients. Without bounds the
-    coefficients are fixed.
+    ``domains`` maps the name of each polynomial's coefficients to the interval on which its slope has its sign. Without
+    bounds the coefficients are fixed.
     """
     if "scale" not in bounds:
         return {}
@@ -155,7 +155,7 @@ def _searched(sides: Sequence[Polynomial]) -> dict[str, Domain]:
     if sides is SELF:
         own |= {"negative_margin": NUMBER, "balance": POSITIVE, "push": SHARE}
     own |= {name: SHARE for degree in DEGREES for name in _shapes(sides, degree)}
-    return {**own, **bernstein.searched(sides)}
+    return {**own, **bernstein.searched_parameters(sides)}
 
 
 def _adapted(sides: Sequence[Polynomial], slopes: LossSpace, space: LossSpace, asked: Asked) -> LossSpace:
@@ -189,7 +189,7 @@ def _space(sides: Sequence[Polynomial], space: LossSpace, asked: Asked) -> LossS
         starts = ({**PUBLISHED_CODE, "scale": PUBLISHED_CODE["scale"] * asked.pairs},)
     return replace(
         space,
-        suggest=partial(polynomial, sides, domains),
+        suggest=partial(suggest_by_shapes, sides, domains),
         bounds=_bounds(sides, asked.pairs, separate=separate, balanced=balanced),
         published=published,
         starts=starts,

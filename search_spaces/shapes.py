@@ -9,14 +9,14 @@ With t in [0, 1] on the interval, a slope w(t) of mean 1, so that the integral o
                d2 = d1 + g (1-d1)
 
 Each part is nowhere negative and has the mean 1, and so has a mean of two parts. Conversely every polynomial that is
-above 0 on [0, 1] has exactly one such representation with 0 < d < 1, or 0 < d1 < d2 < 1 [KarlinShapley1953], a sharper
-form of Lukacs's theorem [Szego1939, theorem 1.21.1]. The other slopes are limits of these slopes, and a closed box
-contains the limits.
+above 0 on [0, 1] has exactly one such representation with 0 < d < 1, or 0 < d1 < d2 < 1 [KarlinShapley1953]. This is a
+sharper form of Lukacs's theorem [Szego1939, theorem 1.21.1]. The other slopes are limits of these slopes, and a closed
+box contains the limits.
 
 A polynomial loss has the slope of degree d - 1, where d is the degree of the loss.
 
 ``balanced_polynomials`` gives two polynomials around a joint hinge that equal similarities never satisfy. The joint
-hinge of ``polynomial_self`` costs [a(s+) + b(s^)]+. The hinge does not compare s+ with s^, so that a model whose
+hinge of ``polynomial_self`` costs [a(s+) + b(s^)]+. The hinge does not compare s+ with s^. So a model whose
 similarities are all equal to one s may have a low cost, and ranks nothing. Such a model costs [T(s)]+, where
 
     T(s) = a(s) + b(s)
@@ -29,22 +29,22 @@ and two rules keep a model from staying there:
                          between the ends, or T is constant, and at its lowest point push and pull cancel, so that only
                          the difference between s+ and s^ is left.
 
-The val rsum after five epochs of 24 trials of VSE++ on Flickr8k that were suggested without these two rules
-(``docs/studies/flickr8k.md``): of the 10 trials that keep both rules, 8 reached 154 to 232, the trial that is the mean
-of the triplet loss reached 94, and a trial with a margin of 0.03 reached 20; 2 trials that break the second rule by
-0.12 or less reached 37 and 47; the other 12 stayed between 4 and 16, where chance is 3.
+Without these two rules, 24 trials of VSE++ on Flickr8k were suggested (``docs/studies/flickr8k.md``). After five
+epochs, of the 10 trials that keep both rules, 8 reached a val rsum of 154 to 232. The trial that is the mean of the
+triplet loss reached 94, and a trial with a margin of 0.03 reached 20. Two trials that break the second rule by 0.12 or
+less reached 37 and 47. The other 12 stayed between 4 and 16, where chance is 3.
 
-Both rules hold by construction, the second except for slopes that are nearly 0 at an end (``FARTHEST``): 0.70 % of
-uniform draws of degree 3 and 0.50 % of degree 4 break it, at -1 by less than 0.1 scale, at 1 by at most 6 scale. To
-keep it there as well would change what the points of a search mean, and so needs a new space version. With slopes
-w_a and w_b of mean 1 and a(s) = scale (margin + lift - W_a(s)), b(s) = scale balance W_b(s), where W is the integral
-of w from 0:
+Both rules hold by construction, the second except for slopes that are nearly 0 at an end (``FARTHEST``). Of uniform
+draws, 0.70 % of degree 3 and 0.50 % of degree 4 break it, at -1 by less than 0.1 scale, at 1 by at most 6 scale. To
+keep it there as well would change what the points of a search mean, and so needs a new space version. With slopes w_a
+and w_b of mean 1 and a(s) = scale (margin + lift - W_a(s)), b(s) = scale balance W_b(s), where W is the integral of w
+from 0:
 
     balance   lies between w_a(1) / w_b(1) and w_a(-1) / w_b(-1); ``push`` is the place, on a logarithmic scale;
     lift      is the highest value of W_a - balance W_b on [-1, 1], 0 at least, because both are 0 at 0.
 
 The two ratios are in the right order if the push of the negatives grows with s more than the pull of the positives, as
-[Wei2021] asks of weights: of each two shapes, the negatives get the shape that grows more.
+[Wei2021] asks of weights. So of two shapes, the negatives get the shape that grows more.
 
 References:
     [KarlinShapley1953] Karlin and Shapley, Geometry of Moment Spaces. Memoirs of the AMS 12

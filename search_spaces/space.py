@@ -1,8 +1,8 @@
 """A search space: a function that suggests, the bounds that it searches, and the domains of a loss's parameters.
 
 How many of a query's hardest negatives count can be searched beside the other parameters of a loss. No loss searches it
-where an experiment does not ask, so that earlier searches keep their spaces. A range is of whole
-numbers on a logarithmic scale; the default one reaches from the hardest negative to all negatives of a batch of pairs.
+where an experiment does not ask, so that earlier searches keep their spaces. A range is of whole numbers on a
+logarithmic scale. The default range reaches from the hardest negative to all negatives of a batch of pairs.
 """
 
 import difflib
@@ -182,7 +182,7 @@ class Asked:
     """The settings of a study on which the space of a loss depends.
 
     Named are the parameters that have bounds, or are fixed, in the experiment. ``pairs`` are the positive pairs of a
-    batch, >= 2: the sum of a loss over a batch is so many times its mean. For ``version`` see ``LATEST``.
+    batch, >= 2: the sum of a loss over a batch is ``pairs`` times its mean. For ``version`` see ``LATEST``.
     """
 
     names: frozenset[str] = frozenset()
@@ -278,7 +278,7 @@ class LossSpace:
         self.check(values)
 
     def check_fixed(self, values: Mapping[str, Any]) -> None:
-        """Refuse wrong names and values of fixed parameters, the constructor's or suggested ones (``SpaceError``)."""
+        """Refuse wrong names and values of fixed parameters, of the constructor or suggested (``SpaceError``)."""
         own = {name: value for name, value in values.items() if name not in self.searched}
         for name in values.keys() - own.keys():
             check_value(name, values[name], self.searched[name])

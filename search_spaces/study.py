@@ -1,8 +1,8 @@
 """The space of a study: the parameters of a loss, or a choice of losses, and settings of training and model.
 
 The default bounds of ``training`` are two decades around the published settings of VSE++, and batch sizes that fit a
-small GPU. The published lambdas of SCAN [Lee2018], 4 to 20, lie inside of their ranges; the radius is that
-of WSABIE's maps [Weston2011].
+small GPU. The published lambdas of SCAN [Lee2018], 4 to 20, lie inside of their ranges. The radius is that of WSABIE's
+maps [Weston2011].
 
 References:
     [Lee2018] Lee et al., Stacked Cross Attention for Image-Text Matching. arXiv:1803.08024; code kuanghuei/SCAN@053693f
@@ -166,9 +166,9 @@ class LossPart:
     def _distinct(self, points: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         distinct_points: list[tuple[Any, Mapping[str, Any]]] = []
         for point in points:
-            stands_for = self.suggest(FixedPoint(point))
-            if all(stands_for != other for other, _ in distinct_points):
-                distinct_points.append((stands_for, point))
+            loss_parameters = self.suggest(FixedPoint(point))
+            if all(loss_parameters != other for other, _ in distinct_points):
+                distinct_points.append((loss_parameters, point))
         return [point for _, point in distinct_points]
 
 

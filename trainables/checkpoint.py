@@ -1,8 +1,7 @@
-"""The report of a trial at the end of each epoch, and checkpoints: written whole or not at all, verified before use,
-and unable to run code.
+"""The report of an epoch, and checkpoints: written whole or not at all, verified before use, unable to run code.
 
 A checkpoint is a directory such as ``epoch_0007``. ``state.pt`` resumes the trial after the epoch in the directory's
-name; ``best.pt`` is the model of the best epoch so far, with all data needed for its evaluation. ``manifest.json``,
+name. ``best.pt`` is the model of the best epoch so far, with all data needed for its evaluation. ``manifest.json``,
 written last, holds the sizes and SHA-256 digests of both files; a directory without a matching manifest is no
 checkpoint. Torch is imported only to read or write tensors, so finding or refusing a checkpoint is quick.
 """
@@ -175,7 +174,7 @@ def resolve_checkpoint(path: Path) -> Path:
     return latest
 
 
-def read_config(directory: Path) -> TrialConfig:
+def read_best_config(directory: Path) -> TrialConfig:
     """Return the config of a checkpoint's best model."""
     return TrialConfig.from_dict(read_file(directory, BEST)["config"])
 

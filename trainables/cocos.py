@@ -1,7 +1,7 @@
 """COCOS: counting the samples that contribute to the gradient of a loss.
 
-For a batch, per direction (``i2t``: images query captions; ``t2i``: captions query images), with "counted" a candidate
-whose weight in the gradient of its query's term exceeds epsilon:
+The counters of a batch are taken per direction (``i2t``: images query captions; ``t2i``: captions query images). A
+candidate is counted where its weight in the gradient of its query's term exceeds epsilon:
 
     negatives_per_query       C^q   counted candidates of a query; mean over the queries with a counted candidate, for
                                     NT-Xent over all queries, as in the papers' tables. NaN without such a query.
@@ -17,8 +17,8 @@ Without epsilon, with p_n the share of negative n in the weights of its query's 
     gradient_share_hardest1         share of the hardest negative     likewise
     gradient_share_hardest5         share of the five hardest         likewise
 
-The first two are the diversities of order 1 and 2 [Hill1973]: n for n equal weights, and for other weights between 1
-and the number of negatives. Without a query with a gradient they are NaN.
+The first two are the diversities of order 1 and 2 [Hill1973]. They are n for n equal weights, and for other weights
+between 1 and the number of negatives. Without a query with a gradient they are NaN.
 
 A query with several positives counts the mean over its positives. Each loss defines its weights in ``contributions``;
 ``docs/cocos.md`` lists all definitions. For any loss, computed by autograd without a formula:
@@ -26,7 +26,7 @@ A query with several positives counts the mean over its positives. Each loss def
     gradient_negatives, gradient_positives   negative (positive) pairs whose |dL/ds| exceeds epsilon
 
 Weights are taken from one query's term, without the reduction over queries and without 1/temperature, so that one
-epsilon suits all batch sizes; |dL/ds| is the whole gradient, with both factors. All gradients are taken with respect to
+epsilon suits all batch sizes. |dL/ds| is the whole gradient, with both factors. All gradients are taken with respect to
 the similarities; the normalisation of embeddings plays no part.
 
 References:
@@ -71,7 +71,7 @@ def count_contributions(
     ``published`` reproduces the published code with its defects, which the printed tables have. ``ignore`` is left out,
     because that code counts another caption of a query's image as a negative. For ``triplet`` the t2i counts per query
     are sums over captions per image [Code2022, line 79]. For ``smooth_ap`` query q has its positives at 5q to 5q + 4 in
-    both directions, a query's count is divided by 5 (i2t) or 1 (t2i) [lines 263 to 271], and a batch without counted
+    both directions. A query's count is divided by 5 (i2t) or 1 (t2i) [lines 263 to 271]. A batch without counted
     queries gives 0. The other counters of the published code are right, and both conventions give these counters. The
     published code requires one positive per query, and for SmoothAP five captions per image in the images' order.
 
@@ -90,8 +90,8 @@ def count_contributions(
         Each counter's name, such as ``i2t_negatives_per_query``, with a float64 tensor of shape (...).
 
     Raises:
-        ConfigError: If epsilon is out of its range, or no published counters of this loss, or of images with other than
-            one or five captions, exist.
+        ConfigError: If epsilon is out of its range, or no published counters exist for the loss, or for images with
+            other than one or five captions.
         ValueError: If the batch is refused (see ``trainables.losses.directions``).
 
     Example:
@@ -198,7 +198,7 @@ def _check(loss: Callable[..., Tensor], epsilon: float, convention: Convention) 
 
 
 def _check_coded_positives(positives: Tensor) -> None:
-    """Refuse images of several captions that are not five, of which the published code would count others' captions."""
+    """Refuse images of several captions that are not five: the published code would count captions of other images."""
     counts = positives.sum(1)
     if int(counts.max()) > 1 and not bool((counts == CODED_POSITIVES).all()):
         raise ConfigError(

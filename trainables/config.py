@@ -40,7 +40,7 @@ PAIR_MODELS = ("scan",)
 """The models that compare sets of vectors, of which no bank of embeddings is kept."""
 
 NO_BANK = "warp.bank: {} compares sets of vectors, of which no bank is kept; leave bank out"
-"""What a model of ``PAIR_MODELS``, or such a model of a plug-in, answers to a bank."""
+"""The refusal of a bank with a model of ``PAIR_MODELS``, or with such a model of a plug-in."""
 
 ParameterValue = bool | int | float | str | tuple[float, ...]
 """Value of a hyper-parameter: a number, a word, or coefficients."""
@@ -200,7 +200,7 @@ class TrainingConfig:
 
 
 def _without(defaults: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values without those that equal their default."""
+    """Return the values that differ from their default, or have none."""
     return {key: value for key, value in values.items() if key not in defaults or value != defaults[key]}
 
 

@@ -4,7 +4,7 @@ Steps and evaluation are timed separately, after an untimed rehearsal, so that c
 readings from the disk do not count. The time of steps is the difference of two runs with different numbers of steps, so
 that the start of a run does not count. Memory is what the allocator reserves, not what tensors use, because the
 allocators of two trials on one GPU compete for its memory. The speed of fused trials is the epochs an hour of all of
-them, including evaluation, which is not fused; they share seed and epoch and so their batches, like most trials of a
+them, including evaluation, which is not fused. They share seed and epoch and so their batches, like most trials of a
 search.
 """
 
@@ -41,7 +41,7 @@ def take_steps(trial: Trial, steps: int) -> None:
         train_epoch(trial.model, trial.loss, trial.optimizer, batches, training.gradient_clip, 1, trial.learned)
 
 
-def evaluate(trial: Trial) -> None:
+def evaluate_with_cocos(trial: Trial) -> None:
     """Evaluate on val, with COCOS statistics."""
     with suppress(DivergedError, NotANumberError):
         trial.evaluate_on_val()
@@ -77,8 +77,8 @@ def measure_pace(config: TrialConfig, data: Dataset, device: torch.device, steps
     """Time ``steps`` >= 1 steps and an evaluation; the trained model is discarded."""
     trial = Trial(config, data, device)
     take_steps(trial, 1)
-    evaluate(trial)
-    step, evaluation = step_seconds(partial(take_steps, trial), steps), quickest(partial(evaluate, trial))
+    evaluate_with_cocos(trial)
+    step, evaluation = step_seconds(partial(take_steps, trial), steps), quickest(partial(evaluate_with_cocos, trial))
     return Pace(device.type, count_steps(data.splits["train"], config.training), step, evaluation)
 
 
@@ -112,7 +112,7 @@ def measure_peak(config: TrialConfig, data: Dataset, device: torch.device) -> in
     torch.cuda.reset_peak_memory_stats(device)
     trial = Trial(config, data, device)
     take_steps(trial, STEPS)
-    evaluate(trial)
+    evaluate_with_cocos(trial)
     return torch.cuda.max_memory_reserved(device)
 
 

@@ -55,10 +55,9 @@ class Description:
     """A dataset in numbers.
 
     ``digest`` maps a kind of features to the digest of captions, splits and features, and ``none`` to that of captions
-    alone; ``features`` maps kind and split to ``file``, ``shape`` and ``dtype``, and ``judgements`` a split to
-    ``Judgements.counts`` of each source. ``warnings`` are signs that a setting
-    does not fit the data, and ``notes`` facts that are no problems. Vocabulary and tokenizer are none if the captions
-    cannot be read.
+    alone. ``features`` maps kind and split to ``file``, ``shape`` and ``dtype``. ``judgements`` maps a split to
+    ``Judgements.counts`` of each source. ``warnings`` are signs that a setting does not fit the data, and ``notes``
+    facts that are no problems. Vocabulary and tokenizer are none if the captions cannot be read.
     """
 
     name: str
@@ -80,7 +79,7 @@ class Description:
         return asdict(self)
 
 
-def describe(
+def describe_dataset(
     name: str,
     data_root: Path,
     *,

@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 
 
 class UserError(Exception):
-    """A mistake that the user can correct; the message tells the user everything, so no traceback is shown.
+    """A mistake that the user can correct; the message is complete, so no traceback is shown.
 
     Attributes:
         exit_code: Exit code of a command that this error ends.

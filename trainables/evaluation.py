@@ -125,9 +125,9 @@ def rank_split(split: Split, scores: Scores, judgements: Sequence[Judgements] = 
 
 
 def ranks_of(split: Split, i2t: Tensor, t2i: Tensor) -> Ranks:
-    """Return the ranks of a split's positives, on the CPU, beside what their queries are.
+    """Return the ranks of a split's positives, on the CPU, with the names and the digest of their queries.
 
-    Where images retrieve images, both ranks of a query are that of its best positive.
+    Where images retrieve images, both ranks of a query are the rank of its best positive.
     """
     i2t_ranks, t2i_ranks, owners = (
         array.astype(np.int32) for array in (i2t.numpy(), t2i.numpy(), split.image_of_caption)
@@ -172,7 +172,7 @@ def measure_contributions(
 ) -> dict[str, Spread]:
     """Return the mean and standard deviation of each COCOS counter over batches, in eval mode.
 
-    The arguments by name are those of ``count_contributions``.
+    For ``epsilon``, ``convention`` and ``curve`` see ``count_contributions``.
     """
     statistics = ContributionStatistics()
     with evaluating(model):
@@ -227,7 +227,7 @@ def encode_captions(model: RetrievalModel, split: ResidentSplit) -> Any:
 
 
 QUERIES_AT_A_TIME = 256
-"""Queries at a time; limits memory and changes no number."""
+"""Number of queries ranked at a time; limits memory and changes no result."""
 
 
 def rank_judged(scores: Scores, judgements: Judgements) -> JudgedRanks:
@@ -243,13 +243,13 @@ def rank_judged(scores: Scores, judgements: Judgements) -> JudgedRanks:
 def _rank_direction(
     ask: Callable[[Tensor, Tensor], Tensor], direction: JudgedQueries, scores: Scores
 ) -> DirectionRanks:
-    """Rank the candidates of one direction, whose ``ask`` gives the scores of queries with candidates."""
+    """Rank the candidates of one direction; ``ask`` returns the scores of queries with candidates."""
     sides = direction.queries, direction.gallery
     queries, gallery = (torch.from_numpy(places.astype(np.int64)).to(scores.device) for places in sides)
     parts: list[tuple[Integers, ...]] = []
     for first in range(0, len(queries), QUERIES_AT_A_TIME):
         rows = slice(first, first + QUERIES_AT_A_TIME)
-        # Scores round: a wrong candidate within rounding of a right one is a tie, and ranks first.
+        # Scores round: a wrong candidate within rounding of a right candidate is a tie, and ranks first.
         parts.append(_rank_block(ask(queries[rows], gallery), direction, first, scores.tolerance))
     positions, annotated, condensed, known = (np.concatenate(part) for part in zip(*parts, strict=True))
     counts = np.bincount(direction.positives[0], minlength=len(queries)).astype(np.int32)
@@ -282,7 +282,7 @@ def _mask(pairs: Pairs, scores: Tensor, first: int) -> Tensor:
 
 
 def _positions(scores: Tensor, positives: Tensor, against: Tensor, tolerance: float) -> Integers:
-    """Return the positions of positives among the candidates that they are ranked with, query after query."""
+    """Return the positions of positives among themselves and the candidates of ``against``, query after query."""
     counts = positives.sum(1)
     best = scores.masked_fill(~positives, -torch.inf).topk(int(counts.max())).values
     others = scores.masked_fill(~against, -torch.inf).sort(1).values

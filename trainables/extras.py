@@ -1,8 +1,8 @@
 """The extras of the package, and the message about a missing extra.
 
 Without extras the package has losses, COCOS, metrics, training and evaluation. A function that needs an extra calls
-``require`` before its work, so that a missing package ends a command with one line at once and not with a traceback
-after an hour. The names of the extras are the names in ``pyproject.toml``.
+``require`` before its work. So a missing package ends a command with one line at once, and not with a traceback after
+an hour. The names of the extras are the names in ``pyproject.toml``.
 """
 
 from collections.abc import Mapping

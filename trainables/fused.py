@@ -2,16 +2,16 @@
 
 A trial on features uses a small part of a GPU, and much of its time is spent on launching kernels. K trials whose
 models have equal shapes take one forward and one backward pass over parameters of shape (K, ...). Otherwise each trial
-is independent: each trial has its own loss, optimiser, schedule, clipping, metrics and checkpoints, and can diverge,
-end or be replaced while the other trials continue. Up to rounding, the result of a trial is the result of training it
-alone, because its batches and draws depend only on its own seed and epoch.
+is independent. It has its own loss, optimiser, schedule, clipping, metrics and checkpoints. It can diverge, end or be
+replaced while the other trials continue. Up to rounding, a trial has the result of training it alone, because its
+batches and draws depend only on its own seed and epoch.
 
 Trials may be at different epochs; trials with equal seed and epoch have equal batches, which are gathered once. Trials
 that cannot be stacked, such as those with a bank of embeddings, are trained one after another.
 
 Parameters of the stacked model, and statistics of its batch norms, have the shape (K, ...). The parameters of the
-single models become views of these tensors, so that an optimiser or a constraint that changes a single model also
-changes the stacked model, and nothing is copied.
+single models become views of these tensors, and nothing is copied. An optimiser or a constraint that changes a single
+model also changes the stacked model.
 """
 
 import math

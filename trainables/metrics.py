@@ -88,7 +88,7 @@ def retrieval_metrics(similarity: Tensor, positives: Tensor, map5: AveragePrecis
 def stacked_retrieval_metrics(
     similarity: Tensor, positives: Tensor, map5: AveragePrecision = "published"
 ) -> dict[str, Tensor]:
-    """Return the metrics of each of several trials: ``retrieval_metrics`` with leading dimensions.
+    """Return the metrics of several trials: ``retrieval_metrics`` with leading dimensions.
 
     ``similarity`` has the shape (..., I, C), and the trials share ``positives``, (I, C).
 

@@ -111,7 +111,11 @@ def check_model_parameters(model: str, parameters: Mapping[str, object]) -> None
     known = MODEL_PARAMETERS[model]
     for name, value in parameters.items():
         if name not in known:
-            raise ConfigError(f"model_parameters.{name}: {model} has no such parameter; {_suggest(name, known)}")
+            nearest = get_close_matches(name, known, n=1, cutoff=0)[0]
+            raise ConfigError(
+                f"model_parameters.{name}: {model} has no such parameter; did you mean {nearest}? "
+                f"It has {', '.join(known)}"
+            )
         if not known[name].accepts(value):
             raise ConfigError(f"model_parameters.{name} must be {known[name].rule}, got {value!r:.60}")
 
@@ -126,8 +130,3 @@ def check_identity(side: str, head: str, size: int, embedding_size: int) -> None
             f"model_parameters.{side}_head: identity keeps the {size} dimensions of the {side} features, but "
             f"training.embedding_size is {embedding_size}; set it to {size}, or take linear"
         )
-
-
-def _suggest(name: str, known: Mapping[str, object]) -> str:
-    nearest = get_close_matches(name, known, n=1, cutoff=0)
-    return f"did you mean {nearest[0]}? It has {', '.join(known)}"

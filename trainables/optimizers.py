@@ -1,11 +1,11 @@
 """Torch's optimisers without its compiler, for the weights of a model and for learned parameters of its loss.
 
-Making an optimiser, or calling a method that torch excludes from compilation, imports torch's compiler, which is not
-used here and costs every training process 3 seconds and 150 MB. So the methods are called without their wrappers.
+Making an optimiser, or calling a method that torch excludes from compilation, imports torch's compiler. The compiler is
+not used here, and costs every training process 3 seconds and 150 MB. So the methods are called without their wrappers.
 
 Each learned hyper-parameter of a loss has an optimiser of its own, of the training's kind and with the training's
-learning rate and drops, but without weight decay, which would pull a temperature to 1. ``training.gradient_clip`` clips
-only the gradient of the model: gradients of hyper-parameters are neither part of the norm nor scaled, so that clipping
+learning rate and drops. It has no weight decay, which would pull a temperature to 1. ``training.gradient_clip`` clips
+only the gradient of the model. Gradients of hyper-parameters are neither part of the norm nor scaled, so that clipping
 is the same as with fixed values.
 """
 

@@ -6,8 +6,8 @@ A polynomial loss [Wei2021] maps a similarity x to f(x) = sum_p c_p x^p. Its gra
     negative: f rises with s-,    sum_p p c_p x^(p-1) >= 0  for x in [-1, 1]     (eq. 15, 17)
     relative: f rises with Delta, sum_p p c_p x^(p-1) >= 0  for x in [-1, 2]
 
-with Delta = hardest negative - positive. Delta could be as low as -2, but below -1 a pair is easier than any usual
-margin, and requiring a rising f there would forbid hinges that are already 0; pass another domain to require more.
+with Delta = hardest negative - positive. Delta could be as low as -2. Below -1 a pair is easier than any usual margin,
+and requiring a rising f there would forbid hinges that are already 0. Pass another domain to require more.
 
 This module imports only the standard library, because search spaces use the module where torch is not imported.
 

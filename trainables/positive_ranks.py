@@ -180,9 +180,10 @@ def rank_positives(
 ) -> tuple[Tensor, Tensor]:
     """Return the rank of each positive pair among the negatives of its query, from dot products of embeddings.
 
-    Each caption makes one positive pair with its image, so both directions have a rank for each caption: among the
-    captions of other images if the image is the query, and among the other images if the caption is the query. Ties
-    rank against the query. ``metrics_of_ranks`` computes the metrics of ``embedding_metrics`` from these ranks.
+    Each caption makes one positive pair with its image, so both directions have a rank for each caption. Where the
+    image is the query, it is the rank among the captions of other images; where the caption is the query, among the
+    other images. Ties rank against the query. ``metrics_of_ranks`` computes the metrics of ``embedding_metrics`` from
+    these ranks.
 
     For the arguments see ``embedding_metrics``.
 
@@ -202,7 +203,7 @@ def rank_by_scores(
     """Return the ranks of ``rank_positives`` from scores.
 
     ``image_of_caption`` is on the device of the scores. Of an image's captions only the ``depth`` best are ranked, all
-    without ``depth``: the others have the last rank, because each rank costs a comparison with every score.
+    without ``depth``. The others have the last rank, because each rank costs a comparison with every score.
     """
     # Blocks round differently from single scores, so a negative within rounding of a positive counts as a tie.
     own = scores.own(image_of_caption) - scores.tolerance

@@ -1,11 +1,11 @@
 """The ranks that a model gave to the positives of a split, kept to compare models query by query.
 
-Each caption makes one positive pair with its image, so a split of C captions has C ranks in each direction. A rank is
-1 + the number of negatives of the query that score at or above the pair; the rank of a query is its smallest. All
-retrieval metrics can be computed from the ranks.
+Each caption makes one positive pair with its image, so a split of C captions has C ranks in each direction. A rank is 1
+plus the number of negatives of the query that score at or above the pair. The rank of a query is the smallest rank of
+its pairs. All retrieval metrics can be computed from the ranks.
 
 A file of ranks is an ``.npz`` that holds no pickle. A journal holds the same numbers as text: int32, compressed by zlib
-and encoded by base64 (``pack_integers``), about 10 kB for 1,000 images with five captions each.
+and encoded by base64 (``pack_integers``). They take about 10 kB for 1,000 images with five captions each.
 
 A random ranking has an expected rsum as well: 150 of 600 on a split of twenty images with five captions each. A query
 with m positives among n candidates finds one of them in its first K places with probability
@@ -63,7 +63,7 @@ class Ranks:
             images.
         t2i: Rank of each caption's image where the caption queries images, shape (C,), int32, from 1.
         image_of_caption: Index in [0, I) of each caption's image, shape (C,), int32, non-decreasing.
-        queries: SHA-256 of the ids of the images and the captions, 64 hex digits: ranks with equal digests belong to
+        queries: SHA-256 of the ids of the images and the captions, 64 hex digits. Ranks with equal digests belong to
             equal queries, for models that read any features.
         split: ``val`` or ``test``.
         image_ids: The source's id of each image, I strings, for people and other programs; empty for a journal's ranks.

@@ -1,8 +1,8 @@
 """Encoded images and captions: a vector, or a set of vectors, for each.
 
 A model whose similarity is a dot product of vectors returns tensors (N, E). A model that compares regions with words
-returns padded ``Sets`` for a batch. A split is kept as ``PackedSets``, without padding: 25,000 captions of 13 words
-with 1,024 dimensions take 1.3 GB packed, and 5 GB padded to a longest caption of 50 words.
+returns padded ``Sets`` for a batch. A split is kept as ``PackedSets``, without padding. For example, 25,000 captions of
+13 words with 1,024 dimensions take 1.3 GB packed, and 5 GB padded to a longest caption of 50 words.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,7 +1,7 @@
 """Randomness, and the device of a trial: every random number is a function of a seed and of the number's purpose.
 
-Each purpose has its own random stream: the batch order of epoch 7 does not depend on whether epochs 1 to 6 were trained
-in this process, in another process, or before a crash, so a resumed trial needs no saved generator.
+Each purpose has its own random stream. So the batch order of epoch 7 is the same whether epochs 1 to 6 were trained in
+this process, in another process, or before a crash. A resumed trial needs no saved generator.
 """
 
 import os

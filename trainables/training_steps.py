@@ -5,9 +5,9 @@ draws its negatives from the whole train split [Weston2011]. To encode the whole
 long, so the bank keeps the embeddings that the earlier steps computed [Wang2020, section 3]. They are a few steps old.
 They are constants, and so are the batch's own candidates where there is a bank: the gradient moves the query alone. If
 positives moved as well, and the bank's negatives could not, each triplet would attract twice and repel once, and all
-embeddings would drift together: with linear heads on Flickr8k and a bank of 512, the mean cosine rose to 0.48 in an
-epoch, and not to 0.02. The bank is empty when an epoch begins, so that a trial resumed after any epoch has the numbers
-of an undisturbed trial.
+embeddings would drift together. With linear heads on Flickr8k and a bank of 512, the mean cosine then rose to 0.48 in
+an epoch, and not to 0.02. The bank is empty when an epoch begins, so that a trial resumed after any epoch has the
+numbers of an undisturbed trial.
 
 The losses of an epoch's steps are read from the device several at a time, so that no step waits for its loss.
 
@@ -104,7 +104,7 @@ class _Kept(NamedTuple):
 class Bank:
     """The latest embeddings of images and of captions from an epoch's earlier batches, as negatives of the next batch.
 
-    An image whose captions come in several batches is in the bank once for each of these batches.
+    An image whose captions come in several batches is in the bank once for each such batch.
     """
 
     def __init__(self, size: int) -> None:

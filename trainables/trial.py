@@ -50,7 +50,7 @@ def run_trial(
         config: Data, model, loss and settings.
         data: The dataset that the config names.
         resume: A checkpoint directory of this trial. The report of its epoch is yielded again first, so that a caller
-            that died between checkpoint and report misses no report; training resumes after this epoch.
+            that died between checkpoint and report misses no report. Training resumes after this epoch.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
         on_step: Called after each training step with the number of the step in its epoch, from 1.
 

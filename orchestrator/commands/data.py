@@ -19,8 +19,7 @@ from orchestrator.extraction.text import extract_text
 from orchestrator.text.terminal import make_console, say
 from trainables.data.scenes.generate import PER_CLASS, generate_classes, generate_scenes
 from trainables.data.tokenizers import VocabularyName
-from trainables.dataset_description import Description
-from trainables.dataset_description import describe as describe_dataset
+from trainables.dataset_description import Description, describe_dataset
 from trainables.errors import ConfigError, condense
 from trainables.judgements import count_sentences
 

@@ -13,7 +13,7 @@ from search_spaces import SPACES, SpaceError
 from search_spaces.independent import declared_space
 from trainables.errors import ConfigError
 from trainables.model_parameters import FEATURES
-from trainables.plugins.in_use import find_plugin, owner_of, use
+from trainables.plugins.in_use import find_plugin, plugin_offering, use
 from trainables.plugins.plugin import Plugin, providers
 
 
@@ -70,7 +70,7 @@ def installed_sources(names: Mapping[str, set[str]], listed: Sequence[Any] = ())
     recorded = [plugin.get("offers", {}) for plugin in listed if isinstance(plugin, Mapping)]
     wanted = {}
     for kind, known in (("losses", SPACES), ("models", FEATURES), ("samplers", SAMPLERS)):
-        mine = {name for name in known if owner_of(kind, name) is None}
+        mine = {name for name in known if plugin_offering(kind, name) is None}
         wanted[kind] = names.get(kind, set()) - mine - {name for offers in recorded for name in offers.get(kind, {})}
     # A look through all installed distributions takes a moment, for which an experiment with our names does not wait.
     return providers(wanted, [plugin for plugin in listed if isinstance(plugin, str)]) if any(wanted.values()) else []

@@ -13,7 +13,7 @@ from search_spaces.study import MODEL_BOUNDS, TRAINING_BOUNDS, USUAL
 from trainables.config import REGION_PARAMETERS, TrainingConfig, check_bank
 from trainables.errors import ConfigError, Mistakes
 from trainables.model_parameters import MODEL_PARAMETERS, check_model_parameters
-from trainables.plugins.in_use import owner_of
+from trainables.plugins.in_use import plugin_offering
 
 if TYPE_CHECKING:
     from orchestrator.experiment.sections import Search
@@ -40,7 +40,7 @@ def make_space(
     """
     beside = {name: bound for name, bound in search.model_parameters.items() if name in MODEL_PARAMETERS[model]}
     usual = {f"training.{name}": value for name, value in asdict(training).items()}
-    plugin = owner_of("models", model)
+    plugin = plugin_offering("models", model)
     own = {"defaults": {}, "space": {}} if plugin is None else plugin.offers["models"][model]
     defaults = {**USUAL, **own["defaults"], **parameters}
     space = StudySpace(

@@ -185,7 +185,7 @@ def make_sampler(name: str, space: StudySpace, seed: int, number: int, trials: i
     offer, file = run_offer("samplers", name)
     with Blaming():
         # ``Any``, because the class of a plug-in, and so its constructor, is known only at run time.
-        suggester: Any = offer.thing
+        suggester: Any = offer.definition
         if isinstance(suggester, type) and issubclass(suggester, BaseSampler):
             sampler: BaseSampler = cast(Any, suggester)(seed=derive(seed, number))
         else:

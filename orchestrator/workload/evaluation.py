@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from orchestrator.experiment.plugins import load_plugins
-from trainables.checkpoint import BEST, read_config, read_file, resolve_checkpoint
+from trainables.checkpoint import BEST, read_best_config, read_file, resolve_checkpoint
 from trainables.data.dataset import load_dataset, open_dataset
 from trainables.errors import ConfigError, DataError
 from trainables.files import make_writable
@@ -200,7 +200,7 @@ def evaluate(
     load_plugins(plugins)
     ranks_file = None if ranks is None else _checked_ranks_file(Path(ranks), folds)
     directory = resolve_checkpoint(Path(checkpoint))
-    config = read_config(directory)
+    config = read_best_config(directory)
     data = open_dataset(config, Path(data_root))
     images = len(data.splits[split].image_rows)
     if images % folds:
@@ -291,7 +291,7 @@ def measure_checkpoint(
         UserError: If checkpoint, data, device, epsilon or convention is refused.
     """
     directory = resolve_checkpoint(path)
-    config = read_config(directory)
+    config = read_best_config(directory)
     data = open_dataset(config, data_root)
     from trainables.data.batches import ResidentSplit, epoch_batches
     from trainables.evaluation import load_best, measure_contributions

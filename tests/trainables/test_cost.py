@@ -34,7 +34,7 @@ def test_steps_and_evaluation_are_told_apart(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(cost, "Trial", lambda *ignored: None)
     monkeypatch.setattr(cost, "take_steps", lambda trial, steps: advance(2 * steps + 1))
-    monkeypatch.setattr(cost, "evaluate", lambda trial: advance(5))
+    monkeypatch.setattr(cost, "evaluate_with_cocos", lambda trial: advance(5))
     monkeypatch.setattr(cost.time, "monotonic", lambda: now[0])
     found = measure_pace(tiny_config(batch_size=30), tiny_dataset(), torch.device("cpu"), steps=4)
     assert found == Pace("cpu", steps=10, step_seconds=2.0, evaluation_seconds=5.0)
@@ -131,5 +131,5 @@ def test_a_rehearsal_that_diverges_is_measured_all_the_same(taken: list[None]) -
     data.splits["train"].features[:] = math.nan
     trial = Trial(tiny_config(batch_size=8), data, CPU)
     take_steps(trial, STEPS)
-    cost.evaluate(trial)
+    cost.evaluate_with_cocos(trial)
     assert not taken

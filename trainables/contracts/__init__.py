@@ -1,4 +1,4 @@
-"""Contracts of plug-ins: what a loss, a model or a form of data of other people must do, checked by running it.
+"""Contracts of plug-ins: losses, models and forms of data of other people are checked by running them.
 
 Here are the findings, and the checks of a form of data, which need no dataset.
 """
@@ -42,10 +42,10 @@ def run_checks(
         try:
             with Blaming():
                 check(*arguments)
-        except PerhapsMeantError as told:
-            yield ContractFinding(heading, "warn", str(told))
-        except (BrokenError, PluginError, ConfigError) as told:
-            yield ContractFinding(heading, "fail", str(told))
+        except PerhapsMeantError as error:
+            yield ContractFinding(heading, "warn", str(error))
+        except (BrokenError, PluginError, ConfigError) as error:
+            yield ContractFinding(heading, "fail", str(error))
             if heading == needed:
                 return
         else:
@@ -55,7 +55,7 @@ def run_checks(
 def check_format(name: str) -> Iterator[ContractFinding]:
     """Yield a finding for each check of a form of data; ``orchestrator data describe`` checks the data themselves."""
     offer, place = run_offer("formats", name)
-    missing = [part for part in ("FORMAT", "find", "read") if not hasattr(offer.thing, part)]
+    missing = [part for part in ("FORMAT", "find", "read") if not hasattr(offer.definition, part)]
     if missing:
         yield ContractFinding(
             "parts", "fail", f"{place}: has no {', '.join(missing)}; see trainables/data/formats/flickr.py"
@@ -65,7 +65,7 @@ def check_format(name: str) -> Iterator[ContractFinding]:
     with tempfile.TemporaryDirectory() as folder:
         try:
             with Blaming():
-                files = offer.thing.find(Path(folder))
+                files = offer.definition.find(Path(folder))
         except PluginError as error:
             yield ContractFinding("other folders", "fail", f"find fails for a folder that holds nothing: {error}")
             return

@@ -44,7 +44,6 @@ class ResidentSplit:
     """A split's images and captions as tensors, gathered by index.
 
     Attributes:
-        image_count: Number of images.
         image_of_caption: Index of each caption's image, shape (C,), int64, on the CPU.
         lengths: Tokens of each caption, shape (C,), int64, on the CPU.
         labels: Class of each image, shape (I,), int64, on the CPU; ``None`` unless the split has one modality.
@@ -205,8 +204,8 @@ class Batch:
 
     Attributes:
         images: Features, shape (I, D) or (I, R, D), float32; or pixels, shape (I, S, S, 3), uint8.
-        tokens: Word ids, shape (C, T), int64, 0 after each caption's end; or the features of the captions, (C, D),
-            float32, where the split has any.
+        tokens: Word ids, shape (C, T), int64, 0 after each caption's end. Where the split has features of captions:
+            these features, (C, D), float32.
         lengths: Tokens of each caption, shape (C,), int64, on the CPU.
         positives: Matching pairs, shape (I, C), bool.
         ignore: Pairs that are neither positive nor negative, shape (I, C), bool; ``None`` where there are none.
@@ -237,10 +236,10 @@ def epoch_batches(
 
 
 def order_pairs(split: ResidentSplit, batch_size: int, length_buckets: int, generator: torch.Generator) -> list[Tensor]:
-    """Cut a random order of the captions into batches; the last one may be smaller.
+    """Cut a random order of the captions into batches; the last batch may be smaller.
 
     With ``length_buckets`` > 1, the captions of that many batches at a time are sorted by length before they are cut,
-    and the batches are shuffled: each caption still comes once, beside captions of similar length, which saves padding.
+    and the batches are shuffled. Each caption still comes once, beside captions of similar length, which saves padding.
     """
     order = torch.randperm(split.caption_count, generator=generator)
     if length_buckets == 1:
@@ -296,11 +295,11 @@ def class_batches(
     generator: torch.Generator,
     draw: int | None = None,
 ) -> Iterator[Batch]:
-    """Yield each image once, beside others of its class: both sides of a batch are its images.
+    """Yield each image once, beside other images of its class; both sides of a batch are its images.
 
-    The images of a class are cut at random into groups of ``images_per_class``, at least 2, and a batch is as many
-    random groups as it has room for. The positives of an image are the others of its class; the image itself is
-    ignored. A batch of one class has nothing to compare with and is left out.
+    The images of a class are cut at random into groups of ``images_per_class``, at least 2. A batch is as many random
+    groups as it has room for. The positives of an image are the other images of its class; the image itself is ignored.
+    A batch of one class has nothing to compare with and is left out.
     """
     groups = _class_groups(labels, max(images_per_class, 2), generator)
     shuffled = [groups[index] for index in torch.randperm(len(groups), generator=generator).tolist()]

@@ -1,7 +1,7 @@
 """The neutral form that every loader produces, and the rules that every corpus keeps.
 
-A loader reads one format into a ``Corpus``; whatever is wrong with a record becomes a line of ``problems`` that names
-the file and the record, so that one look shows all that has to be mended.
+A loader reads one format into a ``Corpus``. Each mistake of a record becomes a line of ``problems`` that names the file
+and the record, so that one look shows all mistakes.
 
 References:
     [Bleeker2022] Bleeker and de Rijke, Do Lessons from Metric Learning Generalize to Image-Caption Retrieval?,
@@ -23,7 +23,7 @@ them all, as the published runs of VSE++ did to judge by their batches: 127.99 p
 captions."""
 
 SPLIT_ALIASES = {"train": "train", "restval": "train", "val": "val", "dev": "val", "test": "test"}
-"""What the formats call the splits; restval is the rest of COCO's val images, which the papers train on."""
+"""Name of a split in a format -> its name here; restval is the rest of COCO's val images, which the papers train on."""
 
 
 class Image(NamedTuple):
@@ -149,7 +149,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _repeated(images: Sequence[Image], key: str) -> list[str]:
-    """Name each image whose id or file name an earlier one has."""
+    """Name each image whose id or file name an earlier image has."""
     first: dict[str, Image] = {}
     problems = []
     for image in images:

@@ -1,7 +1,7 @@
 """A dataset in the form that models read: splits of feature rows and token ids, memory-mapped.
 
 ``load_dataset`` reads a corpus once, checks it whole, and keeps what it prepared in a cache under the digest of its
-sources; from then on it only compares sizes and times of the files and maps arrays.
+sources. From then on it only compares sizes and times of the files and maps arrays.
 """
 
 import contextlib
@@ -275,8 +275,8 @@ def _prepare_once(
         with alone(folder.with_name(f".{folder.name}.lock")):
             opened = open_prepared(folder, tokenizer)
             if opened is None:
-                # What is there and can't be opened is damaged. What is being written stays: on a shared disk it may be
-                # another machine's, whose lock does not reach here.
+                # A folder that is there and cannot be opened is damaged. A folder that is being written stays: on a
+                # shared disk another machine may write it, whose lock does not reach here.
                 shutil.rmtree(folder, ignore_errors=True)
                 prepare(folder, corpus, rows, vocabulary, tokenizer)
                 opened = open_prepared(folder, tokenizer)

@@ -1,9 +1,9 @@
 """Features of images, computed in shards that survive a kill.
 
 Images are cut into shards of fixed size. Each shard is computed from its images alone, in batches of fixed size, and
-written whole; when all are there they are joined into ``features_KIND.npy`` with one row an image, and, where asked
-for, ``augmented_KIND.npy`` with the features of N random crops of each image, (rows, N, ...). So the files are the same
-byte for byte however often the extraction was interrupted. Threads decode the next images while a batch is encoded.
+written whole. Complete shards are joined into ``features_KIND.npy`` with one row an image. Where asked for,
+``augmented_KIND.npy`` has the features of N random crops of each image, (rows, N, ...). So the files are the same byte
+for byte however often the extraction was interrupted. Threads decode the next images while a batch is encoded.
 
 The function that encodes crops is an argument, so this module does not need torch.
 """

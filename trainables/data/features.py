@@ -1,6 +1,6 @@
 """Feature files: memory-mapped ``.npy`` arrays of one row an image, or one row a caption.
 
-A file is read once as a whole, for its digest and to find NaN and infinity; afterwards the file is recognised by its
+A file is read once as a whole, for its digest and to find NaN and infinity. Afterwards the file is recognised by its
 size and times (``trainables.files``) and only mapped. Loading runs no code.
 
 Beside ``features_KIND.npy`` may lie ``augmented_KIND.npy``: the features of N random crops of each row, its views.

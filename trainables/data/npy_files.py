@@ -78,7 +78,7 @@ def read_rows(array: np.ndarray, rows: np.ndarray, views: np.ndarray | None = No
     """Copy rows of an array, or one view of each row, without reading through the memory map.
 
     A row that is touched through a memory map brings megabytes around it into the process where the system keeps files
-    in large pages: one batch was seen to map 189 MB. Read from the file, it comes from the same cache, which all
+    in large pages. One batch was seen to map 189 MB. Read from the file, it comes from the same cache, which all
     processes share.
 
     Args:

@@ -1,12 +1,12 @@
 """The image files of a dataset: found, decoded, and cropped as VSE++ does it.
 
-Pictures are not trusted: formats that start other programs are not opened, a picture's size is checked before it is
-decoded, and pixels without a known range, which cannot be turned into 8 bits a channel, are refused.
+Pictures are not trusted. Formats that start other programs are not opened. A picture's size is checked before it is
+decoded. Pixels without a known range are refused, because they cannot be turned into 8 bits a channel.
 
-For evaluation the shorter side is resized and the centre cut out; for training a random part of the image is resized
-to the crop and mirrored half of the time [Faghri2018]. Resizing is bilinear with antialiasing, as published.
+For evaluation the shorter side is resized and the centre cut out. For training a random part of the image is resized to
+the crop and mirrored half of the time [Faghri2018]. Resizing is bilinear with antialiasing, as published.
 
-The random crop of an image is a function of a seed and of its row alone, so neither threads nor the order of batches
+The random crop of an image is a function of a seed and of its row alone. Neither threads nor the order of batches
 change it.
 
 References:
@@ -79,13 +79,13 @@ def list_images(folder: Path) -> dict[str, Path]:
         with os.scandir(inner) as entries:
             paths = {entry.name: Path(entry.path) for entry in entries if entry.is_file()}
         files |= {f"{inner.name}/{name}": path for name, path in paths.items() if inner != folder}
-        # Of two files of one name, the one in the folder that is listed first is meant, as in find_image.
+        # Of two files of one name, the file in the folder that is listed first is meant, as in find_image.
         files = paths | files
     return files
 
 
 def check_images(corpus: Corpus, files: dict[str, Path], *, decode: bool) -> list[str]:
-    """Name the image files that are missing from a split that has others, and with ``decode`` those that are broken.
+    """Name the image files that are missing from a split that has others, and with ``decode`` the broken files.
 
     A split without any image file is no problem, because the dataset may have features alone.
     """
@@ -105,7 +105,7 @@ def check_images(corpus: Corpus, files: dict[str, Path], *, decode: bool) -> lis
 
 
 def _check_decoding(paths: Sequence[Path]) -> list[str]:
-    """Decode files on all cores (the decoder lets other threads run) and name those that fail."""
+    """Decode files on all cores (the decoder lets other threads run) and name the files that fail."""
 
     def find_problems(path: Path) -> list[str]:
         try:
@@ -227,7 +227,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _random_box(width: int, height: int, random: np.random.Generator) -> tuple[int, int, int, int]:
-    """Draw left, top, width and height of a part; after ten tries that do not fit, the largest one in the centre."""
+    """Draw left, top, width and height of a part; after ten misfits, take the largest part in the centre."""
     for _ in range(10):
         area = width * height * random.uniform(*AREA)
         aspect = math.exp(random.uniform(math.log(ASPECT[0]), math.log(ASPECT[1])))

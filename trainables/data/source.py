@@ -15,7 +15,7 @@ from trainables.data.corpus import SPLITS, Corpus, cut_captions
 from trainables.data.formats import clip_retrieval, clips, coco, flickr, karpathy, labels, msrvtt, precomputed
 from trainables.data.npy_files import SAFETENSORS
 from trainables.errors import Blaming, DataError
-from trainables.plugins.in_use import find_plugin, offered, owner_of, run_offer, use
+from trainables.plugins.in_use import find_plugin, offered, plugin_offering, run_offer, use
 from trainables.plugins.plugin import Plugin, installed_plugins
 
 
@@ -131,7 +131,7 @@ def plugin_that_reads(name: str, data_root: Path) -> Plugin | None:
         DataError: See ``find_source``.
     """
     reader = find_source(name, data_root).format
-    owners = (owner_of("formats", form) for form in offered("formats") if _thing(form) is reader)
+    owners = (plugin_offering("formats", form) for form in offered("formats") if _reader_of(form) is reader)
     return next(owners, None)
 
 
@@ -150,11 +150,11 @@ def formats() -> list[Format]:
     Raises:
         PluginError: If a plug-in that offers a form of data cannot be run.
     """
-    return [*FORMATS, *(_thing(name) for name in offered("formats"))]
+    return [*FORMATS, *(_reader_of(name) for name in offered("formats"))]
 
 
-def _thing(form: str) -> Format:
-    reader: Format = run_offer("formats", form)[0].thing
+def _reader_of(form: str) -> Format:
+    reader: Format = run_offer("formats", form)[0].definition
     return reader
 
 

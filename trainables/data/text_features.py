@@ -5,10 +5,9 @@ With n(t, c) how often word t is in caption c, N captions in the train split, N_
     w(t, c) = (1 + ln n(t, c)) (ln((1 + N) / (1 + N_t)) + 1),    x(c) = S^(-1) V^T w(c) / |w(c)|
 
 with V the right singular vectors of the train captions' rows w(c) / |w(c)| (latent semantic analysis), and S the
-standard deviation of each dimension over the train captions. Words count that stand in at least ``FEWEST`` train
-captions. Pairs of neighbouring words do not count: they would push words out of the first directions.
-scikit-learn fits; a fitted extractor needs NumPy alone, and is kept beside the features, so that a caption that nobody
-has seen can be asked for.
+standard deviation of each dimension over the train captions. Words count if at least ``FEWEST`` train captions hold
+them. Pairs of neighbouring words do not count: they would push words out of the first directions. scikit-learn fits the
+extractor. A fitted extractor needs NumPy alone, and is kept beside the features, so that new captions can be queries.
 
 References:
     [Deerwester1990] Deerwester et al., Indexing by Latent Semantic Analysis, J. Am. Soc. Inf. Sci. 41(6), 391-407.
@@ -48,7 +47,6 @@ class TfidfSvd:
         terms: Words; V strings.
         idf: Weight of each term, shape (V,), float32, >= 1.
         directions: V S^(-1), shape (V, D), float32.
-        tokenizer: Cuts captions into words.
     """
 
     terms: tuple[str, ...]
@@ -154,7 +152,7 @@ def extractor_file(features: Path) -> Path | None:
     """Return the file of the fitted extractor that made some features; ``None`` where there is none.
 
     Raises:
-        DataError: If the file beside the features is not the one that made them.
+        DataError: If the extractor beside the features did not make them.
     """
     path, sidecar = extractor_path(features), sidecars(features)[0]
     if not path.exists() or not sidecar.exists():

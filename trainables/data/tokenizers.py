@@ -1,16 +1,15 @@
 """Cuts captions into tokens, for English, words between spaces, scripts without spaces or by a file; numbers words.
 
 ``english`` lower-cases and cuts by NLTK's word tokeniser without sentence splitting, as the published code does; the
-tokeniser needs no downloaded data. The tokens of ``words`` are what lies between Unicode's word boundaries [UAX29],
-after case folding and compatibility normalisation (NFKC); a full stop or colon between letters parts words here,
-because captions lack spaces. Han and Hiragana characters are tokens of their own, as there. ``characters`` also takes
-the characters of the other scripts without spaces one by one, and words of all other scripts as ``words`` does. Marks
-such as vowel signs stay with their letter. All three keep punctuation. A ``tokenizer.json`` is read by the package
-``tokenizers``; nothing in such a file is code, and nothing is downloaded.
+tokeniser needs no downloaded data. ``words`` cuts at Unicode's word boundaries [UAX29], after case folding and
+compatibility normalisation (NFKC). A full stop or colon between letters parts words here, because captions lack spaces.
+Han and Hiragana characters are tokens of their own, as there. ``characters`` also takes the characters of the other
+scripts without spaces one by one, and words of all other scripts as ``words`` does. Marks such as vowel signs stay with
+their letter. All three keep punctuation. A ``tokenizer.json`` is read by the package ``tokenizers``; nothing in such a
+file is code, and nothing is downloaded.
 
-Of a vocabulary, ids 0 to 3 are fixed; the words that are seen often enough
-follow by descending count and then by the alphabet, so that the ids are the same on every machine (the published code
-numbers them in dictionary order).
+Of a vocabulary, ids 0 to 3 are fixed. The words that are seen often enough follow by descending count and then by the
+alphabet. So the ids are the same on every machine (the published code numbers them in dictionary order).
 
 References:
     [UAX29] Unicode Standard Annex 29, Unicode Text Segmentation, section 4. https://unicode.org/reports/tr29/
@@ -42,7 +41,7 @@ RULE = 1
 # Words of letters and single hyphens, with commas and one full stop: NLTK's forty regular expressions only separate the
 # commas and the stop. Nine of ten captions have this form, and NLTK takes 3 s to import and 0.25 ms a caption.
 _PLAIN = re.compile(r"\s*[a-z]+(?:-[a-z]+)*(?:(?: ?, | )[a-z]+(?:-[a-z]+)*)*(?: ?\.)?\s*", re.ASCII)
-# These it parts wherever they stand between two words' ends, a hyphen's sides included.
+# NLTK parts these wherever they are whole words, also beside a hyphen.
 _CONTRACTIONS = re.compile(r"\b(?:cannot|gimme|gonna|gotta|lemme|wanna)\b")
 
 _IDEOGRAPHS = "\u3005\u3007\u3041-\u3096\u309d-\u309f\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"

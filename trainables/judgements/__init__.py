@@ -65,9 +65,9 @@ class Judgements:
         """Return the judgements in numbers, plain values for JSON; ``count_sentences`` has them in words.
 
         Means per query are of the pairs that fit (``positives``) and of the query's own pairs (``annotated``).
-        ``judged_pairs`` are known to fit or not to fit, annotated pairs among them, and ``judged_share`` is their share
-        of all pairs, in [0, 1], which is what a random ranking has among its first ten; both are ``None`` where only
-        pairs that fit are known.
+        ``judged_pairs`` are known to fit or not to fit, annotated pairs among them. ``judged_share`` is their share of
+        all pairs, in [0, 1], and the expected share among the first ten of a random ranking. Both are ``None`` where
+        only pairs that fit are known.
         """
         known = {None if direction.judged is None else direction.judged.shape[1] for direction in (self.i2t, self.t2i)}
         share = None

@@ -2,17 +2,17 @@
 
 Judgements are for research use, and none are shipped. Training does not use them.
 
-CxC and ECCV Caption judge MS-COCO's 5,000 test images, in the form of the package ``eccv-caption``. Two JSON files
-each, ``cxc_image_to_caption.json`` and ``cxc_caption_to_image.json`` (``eccv_...`` likewise), name for the id of an
-image all captions that fit, by their ids in MS-COCO, and for the id of a caption all images. The files name pairs that
-fit, own pairs included, and no others. All images and captions of the split are retrieved in.
+CxC and ECCV Caption judge MS-COCO's 5,000 test images, in the form of the package ``eccv-caption``. Each has two JSON
+files, ``cxc_image_to_caption.json`` and ``cxc_caption_to_image.json`` (``eccv_...`` likewise). They map the id of an
+image in MS-COCO to the ids of all captions that fit, and the id of a caption to the ids of all images. The files name
+pairs that fit, own pairs included, and no others. All images and captions of the split are retrieved in.
 
 Flickr8k's own judgements are ``ExpertAnnotations.txt`` and ``CrowdFlowerAnnotations.txt`` of its text download. A line
 of the experts is ``IMAGE.jpg<tab>FILE.jpg#2<tab>4<tab>3<tab>4``: an image, a caption, and scores from 1 (the caption is
 unrelated to the image) to 4 (the caption describes the image without any errors). A line of the crowd is
 ``IMAGE.jpg<tab>FILE.jpg#2<tab>0.67<tab>2<tab>1``: the share of yes, how many said yes, and how many said no.
 
-A pair fits where the median of the experts' scores is at least 3 (with minor errors at most); a pair that no expert saw
+A pair fits where the median of the experts' scores is at least 3 (with minor errors at most). A pair that no expert saw
 fits where more people of the crowd said yes than no. Only caption 2 of each test image was judged, so images query
 these captions alone, one of each image, and only these captions query images [Hodosh2013].
 

@@ -10,15 +10,15 @@ A name ends with ``_condensed`` where candidates that nobody judged were taken o
 annotated pairs count as right; see ``DirectionRanks``.
 
 The position of the r-th best positive of a query is r + the number of candidates that do not fit and score at or above
-the positive: ties rank against the query. There are three lists:
+the positive. Ties rank against the query. There are three lists:
 
-    all candidates, those that nobody judged counted as wrong          ``positions``
-    judged candidates alone, those that nobody judged taken out        ``condensed``   [Sakai2007]
-    all candidates, annotated pairs alone counted as right             ``annotated``
+    all candidates, unjudged candidates counted as wrong           ``positions``
+    judged candidates alone                                        ``condensed``   [Sakai2007]
+    all candidates, annotated pairs alone counted as right         ``annotated``
 
 Metrics of the first list are too low where a candidate fits and nobody judged it. Metrics of the second list are too
-high where people judged the candidates of other systems, because a model's high-ranked candidates that nobody judged
-are more often wrong than judged candidates.
+high where people judged the candidates of other systems. A model's high-ranked candidates that nobody judged are then
+more often wrong than judged candidates.
 
 References:
     [Musgrave2020] Musgrave, Belongie and Lim, A Metric Learning Reality Check, ECCV 2020. arXiv:2003.08505
@@ -122,10 +122,11 @@ def judged_metrics(ranks: JudgedRanks) -> dict[str, float]:
     """Return all metrics by name.
 
     Returns:
-        ``i2t_r1 i2t_r5 i2t_r10`` in percent, ``i2t_r_precision i2t_map_r`` in [0, 1], the same for ``t2i_``, their sum
-        ``rsum`` of the recalls and their means ``r_precision`` and ``map_r``; recalls and ``rsum`` with the ending
-        ``_annotated`` as well; and where it is known which pairs do not fit, all of the first with the ending
-        ``_condensed``, and ``i2t_top10_judged``, ``t2i_top10_judged``.
+        ``i2t_r1 i2t_r5 i2t_r10`` in percent, ``i2t_r_precision i2t_map_r`` in [0, 1], and the same for ``t2i_``.
+        ``rsum`` is the sum of the recalls; ``r_precision`` and ``map_r`` are the means of both directions. Recalls and
+        ``rsum`` are also given with the ending ``_annotated``. Where it is known which pairs do not fit, metrics
+        without an ending are also given with the ending ``_condensed``, beside ``i2t_top10_judged`` and
+        ``t2i_top10_judged``.
     """
     names = [*RECALLS, *PRECISIONS, *(f"{name}{ANNOTATED}" for name in RECALLS)]
     if ranks.i2t.known.size:

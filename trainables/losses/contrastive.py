@@ -50,9 +50,9 @@ from trainables.losses.parameters import (
     Learnable,
     LearnableParameter,
     Parameter,
+    check_rule,
     per_query,
     per_score,
-    require,
 )
 
 
@@ -74,13 +74,13 @@ class NTXent(TwoDirections):
     temperature: LearnableParameter = 0.1
 
     def __post_init__(self) -> None:
-        require(self, ABOVE_ZERO, "temperature")
+        check_rule(self, ABOVE_ZERO, "temperature")
 
     def contributions(self, direction: Direction) -> Contributions:
         """A negative's weight is its probability p, a positive's |1/k - p|, k the positives of its query.
 
-        Differentiate l_q, the mean of the cross-entropies of k positives: each positive lowers the probability of the
-        k - 1 others, so a query whose k positives have probability 1/k each has no gradient. The factor 1/t is left
+        Differentiate l_q, the mean of the cross-entropies of k positives. Each positive lowers the probability of the
+        k - 1 others, so a query has no gradient where its k positives all have probability 1/k. The factor 1/t is left
         out.
         """
         probabilities = self._log_probabilities(direction).exp()
@@ -115,7 +115,7 @@ class Decoupled(TwoDirections):
     temperature: Parameter = 0.1
 
     def __post_init__(self) -> None:
-        require(self, ABOVE_ZERO, "temperature")
+        check_rule(self, ABOVE_ZERO, "temperature")
 
     def contributions(self, direction: Direction) -> Contributions:
         """A negative's weight is its probability among the negatives, a positive's 1/k, k the positives of its query.
@@ -162,8 +162,8 @@ class Sigmoid:
     bias: LearnableParameter = -10.0
 
     def __post_init__(self) -> None:
-        require(self, ABOVE_ZERO, "temperature")
-        require(self, FINITE, "bias")
+        check_rule(self, ABOVE_ZERO, "temperature")
+        check_rule(self, FINITE, "bias")
 
     def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
         """Return the loss, shape (...), >= 0; arguments and errors as in ``directions``."""

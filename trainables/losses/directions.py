@@ -3,16 +3,16 @@
 Every loss sums one formula over the two directions, so a loss defines its formula once, for queries in rows and
 candidates in columns. This module transposes the batch, checks the batch, and lists its (query, positive) pairs.
 
-Shapes and dtypes are always checked. In eager mode, the values of ``positives`` are checked once per tensor (the result
-is kept until the tensor changes, so that a training loop on an accelerator waits for the device once, not in every
-step), and ``similarity`` is checked for NaN on the CPU. On an accelerator, a NaN similarity makes the loss NaN. Inside
-``torch.compile`` no value can be read: there the longer side's items must have one positive each, as captions have in
+Shapes and dtypes are always checked. In eager mode, ``similarity`` is checked for NaN on the CPU, and the values of
+``positives`` are checked once per tensor. The result is kept until the tensor changes, so that a training loop on an
+accelerator waits for the device once, not in every step. On an accelerator, a NaN similarity makes the loss NaN. Inside
+``torch.compile`` no value can be read. There the longer side's items must have one positive each, as captions have in
 every batch of image-caption pairs; otherwise the loss is NaN.
 
 A loss may count the k hardest negatives of a query, or all. Between the loss over all negatives and the loss with the
-hardest one [Faghri2018] lie losses with "only one, or a limited number of, hard negative(s)", which [Bleeker2022,
-section 6] leaves to others. A query with fewer than k negatives counts all of them. Of equally hard negatives at the
-k-th place the first candidates are chosen, so that exactly k count. The choice is a constant to the gradient.
+hardest negative [Faghri2018] lie losses with "only one, or a limited number of, hard negative(s)". [Bleeker2022,
+section 6] leaves these to others. A query with fewer than k negatives counts all of them. Of equally hard negatives at
+the k-th place the first candidates are chosen, so that exactly k count. The choice is a constant to the gradient.
 
 References:
     [Bleeker2022] Bleeker and de Rijke, Do Lessons from Metric Learning Generalize to Image-Caption Retrieval?
@@ -240,7 +240,7 @@ def _check_positives(positives: Tensor) -> bool:
 
 
 class Contributions(NamedTuple):
-    """Weights in the gradient of one query's term of a loss, for each of P pairs of a query and one of its positives.
+    """Weights in the gradient of one query's term of a loss, for P pairs of a query and one of its positives.
 
     The term l_q of a query q is the sum of the terms l_qp of its pairs, or their mean for NT-Xent and SmoothAP. The
     weights leave out the factors that all queries share: the reduction over queries, and 1/temperature.

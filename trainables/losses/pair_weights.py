@@ -74,7 +74,7 @@ from trainables.losses.directions import (
     counted_negatives,
     require_negatives,
 )
-from trainables.losses.parameters import ABOVE_ZERO, FINITE, NOT_NEGATIVE, Parameter, per_query, per_score, require
+from trainables.losses.parameters import ABOVE_ZERO, FINITE, NOT_NEGATIVE, Parameter, check_rule, per_query, per_score
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ class Circle(TwoDirections):
     scale: Parameter = 80.0
 
     def __post_init__(self) -> None:
-        require(self, NOT_NEGATIVE, "margin")
-        require(self, ABOVE_ZERO, "scale")
+        check_rule(self, NOT_NEGATIVE, "margin")
+        check_rule(self, ABOVE_ZERO, "scale")
 
     def contributions(self, direction: Direction) -> Contributions:
         """A pair's weight is a_p or a_n, times its share of its sum, times sigmoid of the logarithm of the product.
@@ -151,10 +151,10 @@ class MultiSimilarity(TwoDirections):
     epsilon: Parameter | None = 0.1
 
     def __post_init__(self) -> None:
-        require(self, ABOVE_ZERO, "alpha", "beta")
-        require(self, FINITE, "base")
+        check_rule(self, ABOVE_ZERO, "alpha", "beta")
+        check_rule(self, FINITE, "base")
         if self.epsilon is not None:
-            require(self, NOT_NEGATIVE, "epsilon")
+            check_rule(self, NOT_NEGATIVE, "epsilon")
 
     def contributions(self, direction: Direction) -> Contributions:
         """Weights of mined pairs: exp(beta (s - base)) and exp(-alpha (s - base)) over 1 + their sum."""
@@ -249,9 +249,9 @@ class GradientWeights(TwoDirections):
             if getattr(self, name) not in known:
                 raise ConfigError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
         require_negatives("negatives", self.negatives, words=("hardest", ALL))
-        require(self, ABOVE_ZERO, "scale", "temperature", "balance", "alpha", "beta")
-        require(self, NOT_NEGATIVE, "margin", "positive_tilt", "negative_tilt")
-        require(self, FINITE, "slope", "base")
+        check_rule(self, ABOVE_ZERO, "scale", "temperature", "balance", "alpha", "beta")
+        check_rule(self, NOT_NEGATIVE, "margin", "positive_tilt", "negative_tilt")
+        check_rule(self, FINITE, "slope", "base")
 
     def contributions(self, direction: Direction) -> Contributions:
         """A negative's weight is T P-, a positive's P+ times the sum of T, by definition; ``scale`` is left out."""

@@ -4,7 +4,7 @@ CLIP learns its temperature so, and SigLIP its bias. The class attribute ``learn
 hyper-parameter that can be learned to a ``Learnable``. Such a hyper-parameter may be set to ``learned`` instead of a
 number. The optimiser then steps a raw number w, and the hyper-parameter is exp(w) where it must be above 0, else w
 itself. After each step, w is clamped to its bounds. A loss with a learned hyper-parameter can only be computed after
-``with_values`` has replaced the word ``learned`` by a number, which a trial does in every step.
+``with_values`` has replaced the word ``learned`` by a number. A trial does this in every step.
 
 References:
     [Radford2021] Radford et al., Learning Transferable Visual Models From Natural Language Supervision, section 2.5.
@@ -39,7 +39,7 @@ NOT_NEGATIVE: Rule = "a finite number, 0 or above", lambda number: 0 <= number <
 FINITE: Rule = "a finite number", math.isfinite
 
 
-def require(loss: object, rule: Rule, *names: str) -> None:
+def check_rule(loss: object, rule: Rule, *names: str) -> None:
     """Raise ConfigError unless every number of some hyper-parameters obeys a rule, or is ``learned`` and learnable."""
     wanted, obeys = rule
     for name in names:
@@ -128,10 +128,10 @@ def learnable_of(loss: object) -> Mapping[str, Learnable]:
 
 def learned_names(loss: object) -> list[str]:
     """Return the names of a loss's hyper-parameters that are set to ``learned``, in the order of its fields."""
-    return [name for name in names_of(loss) if isinstance(value := getattr(loss, name), str) and value == LEARNED]
+    return [name for name in field_names(loss) if isinstance(value := getattr(loss, name), str) and value == LEARNED]
 
 
-def names_of(loss: Any) -> list[str]:
+def field_names(loss: Any) -> list[str]:
     """Return the names of a loss's hyper-parameters, in the order of its fields."""
     return [field.name for field in fields(loss)]
 
@@ -153,13 +153,13 @@ def stack_losses(losses: Sequence[L], device: torch.device) -> L:
     The losses, one at least, are of one ``loss_shape``.
     """
     # Copied, because the constructor would check the coefficients of all trials on one domain; each loss was checked.
-    columns = {name: [getattr(loss, name) for loss in losses] for name in names_of(losses[0])}
+    columns = {name: [getattr(loss, name) for loss in losses] for name in field_names(losses[0])}
     return with_values(losses[0], {name: _stack(column, device) for name, column in columns.items()})
 
 
 def loss_shape(loss: object) -> tuple[object, ...]:
     """Return the properties that stacked losses must share: class, words, switches, and absent parameters."""
-    return (type(loss), *(_kind(getattr(loss, name)) for name in names_of(loss)))
+    return (type(loss), *(_kind(getattr(loss, name)) for name in field_names(loss)))
 
 
 def _stack(column: list[Any], device: torch.device) -> Any:

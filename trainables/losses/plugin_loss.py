@@ -1,7 +1,7 @@
 """Makes a plug-in's loss usable like ours: checks its batches and results, and handles leading dimensions.
 
 A function becomes a frozen dataclass whose fields are its parameters. Unless a loss is declared vectorised, the trials
-of the leading dimensions are computed one after the other: each call gets one matrix (I, C), plain numbers for its
+of the leading dimensions are computed one after the other. Each call then gets one matrix (I, C), plain numbers for its
 parameters, and the random numbers that torch's generator would give the trial alone.
 """
 
@@ -36,7 +36,7 @@ def make_loss(offer: Offer, place: str, build: Callable[..., Any]) -> type:
     ``place`` is the ``FILE:LINE`` of the function or class, and ``build`` is ``build_loss``, which makes a pickled loss
     again in another process.
     """
-    raw = offer.thing
+    raw = offer.definition
     if inspect.isclass(raw):
         made = type(raw.__name__, (as_dataclass(raw),), {"__doc__": raw.__doc__, "__module__": raw.__module__})
         for name in ("__eq__", "__hash__", "__repr__", "__qualname__"):
@@ -71,7 +71,7 @@ def make_loss(offer: Offer, place: str, build: Callable[..., Any]) -> type:
 
 
 def _one_by_one(computed: Callable[..., Tensor], loss: Any, scores: Tensor, leading: tuple[int, ...]) -> Tensor:
-    """Return the value of a plug-in's loss for each of the leading dimensions."""
+    """Return the value of a plug-in's loss at each index of the leading dimensions."""
     scores = scores.expand(*leading, *scores.shape[-2:])
     states, values = [(device, random_state(device)) for device in (torch.device("cpu"), scores.device)], []
     for index in product(*map(range, leading)):

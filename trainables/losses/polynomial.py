@@ -34,7 +34,7 @@ from trainables.losses.directions import (
     directions,
     require_negatives,
 )
-from trainables.losses.parameters import NOT_NEGATIVE, Parameter, numbers_of, per_score, require
+from trainables.losses.parameters import NOT_NEGATIVE, Parameter, check_rule, numbers_of, per_score
 from trainables.parameter_values import Kind, constant_problem, domain_of, require_finite, sign_problem
 
 Coefficients = Sequence[float] | Tensor
@@ -81,7 +81,7 @@ class PolynomialSelf(MeanOverPairs):
         if self.hinge not in ("joint", "separate"):
             raise ConfigError(f"hinge must be 'joint' or 'separate', got {self.hinge!r}")
         if self.gate is not None:
-            require(self, NOT_NEGATIVE, "gate")
+            check_rule(self, NOT_NEGATIVE, "gate")
         unchecked = self.allow_infeasible or self.hinge == "separate"
         kinds: dict[str, Kind] = {"positive_coefficients": "positive", "negative_coefficients": "negative"}
         for name, kind in kinds.items():
@@ -150,7 +150,7 @@ class PolynomialRelative(MeanOverPairs):
         require_negatives("negatives", self.negatives)
         gate = None
         if self.gate is not None:
-            require(self, NOT_NEGATIVE, "gate")
+            check_rule(self, NOT_NEGATIVE, "gate")
             gate = max(numbers_of("gate", self.gate))
         domain = domain_of("relative", gate)
         checked = _checked("coefficients", self.coefficients, "relative", domain, self.allow_infeasible)

@@ -53,7 +53,7 @@ from torch import Tensor
 
 from trainables.errors import ConfigError
 from trainables.losses.directions import ConstantCandidates, Contributions, Direction, directions, require_negatives
-from trainables.losses.parameters import ABOVE_ZERO, NOT_NEGATIVE, Parameter, per_query, per_score, require
+from trainables.losses.parameters import ABOVE_ZERO, NOT_NEGATIVE, Parameter, check_rule, per_query, per_score
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class SmoothAP:
     temperature: Parameter = 0.01
 
     def __post_init__(self) -> None:
-        require(self, ABOVE_ZERO, "temperature")
+        check_rule(self, ABOVE_ZERO, "temperature")
 
     def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
         """Return the loss, shape (...), in [0, 1]; arguments and errors as in ``directions``."""
@@ -87,7 +87,7 @@ class SmoothAP:
         With G = sigmoid((s_j - s_i)/t), candidate j is counted where G (1 - G) / R_i^2 exceeds epsilon. Eq. 13 prints
         this number with a factor 1/t, 100 at the usual temperature. The published tables with their epsilon of 0.01
         leave out the factor, and so does this count. Eq. 13 also leaves out the factors R+_i of negatives and
-        R_i - R+_i of other positives. So a query whose gradient is 0 can have counted candidates: positives that score
+        R_i - R+_i of other positives. So a query whose gradient is 0 can have counted candidates. Positives that score
         alike count each other, even where all positives are above all negatives.
 
         The weights include the factors R+_i and R_i - R+_i and leave out 1/t: R+_i G (1 - G) / R_i^2 for a negative of
@@ -150,7 +150,7 @@ class WARP:
     bank: int | Tensor = 0
 
     def __post_init__(self) -> None:
-        require(self, NOT_NEGATIVE, "margin")
+        check_rule(self, NOT_NEGATIVE, "margin")
         require_negatives("top", self.top, words=())
         require_negatives("bank", self.bank, words=(), least=0)
         if self.rank_weight not in RANK_WEIGHTS:
@@ -175,8 +175,8 @@ class WARP:
         """Weights of the expected gradient, without a draw: each violator has E[weight] / V, the positive E[weight].
 
         The hinge of a drawn violator has slope 1, times L. With v = V / M the probability that a draw violates, the
-        expected weight is E[weight] = sum_{N=1..M} v (1 - v)^(N-1) L(floor(M / N)), and each of the V violators is
-        equally likely to be drawn. In a direction that is not trained all weights are 0.
+        expected weight is E[weight] = sum_{N=1..M} v (1 - v)^(N-1) L(floor(M / N)), and all V violators are equally
+        likely to be drawn. In a direction that is not trained all weights are 0.
         """
         violators = self._violators(direction)
         violating = violators.sum(-1)

@@ -40,7 +40,7 @@ from trainables.losses.directions import (
     counted_negatives,
     require_negatives,
 )
-from trainables.losses.parameters import NOT_NEGATIVE, Parameter, per_query, per_score, require
+from trainables.losses.parameters import NOT_NEGATIVE, Parameter, check_rule, per_query, per_score
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Triplet(TwoDirections):
     negatives: Negatives = "all"
 
     def __post_init__(self) -> None:
-        require(self, NOT_NEGATIVE, "margin")
+        check_rule(self, NOT_NEGATIVE, "margin")
         require_negatives("negatives", self.negatives)
 
     def contributions(self, direction: Direction) -> Contributions:
@@ -91,7 +91,7 @@ class TripletHardest(TwoDirections):
     margin: Parameter = 0.2
 
     def __post_init__(self) -> None:
-        require(self, NOT_NEGATIVE, "margin")
+        check_rule(self, NOT_NEGATIVE, "margin")
 
     def contributions(self, direction: Direction) -> Contributions:
         """The hardest negative has weight 1 where it is within the margin of the positive."""
@@ -136,7 +136,7 @@ class TripletSelHN(TwoDirections):
     epsilon: Parameter = 0.01
 
     def __post_init__(self) -> None:
-        require(self, NOT_NEGATIVE, "margin", "epsilon")
+        check_rule(self, NOT_NEGATIVE, "margin", "epsilon")
 
     def contributions(self, direction: Direction) -> Contributions:
         """With the mean over M negatives, each negative within the margin has weight 1/M; else the hardest has 1."""

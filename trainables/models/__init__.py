@@ -16,15 +16,15 @@ from trainables.plugins.in_use import NameTable, find_owner, run_offer
 
 def _class_of_plugin(name: str, _: object) -> type[RetrievalModel]:
     offer, place = run_offer("models", name)
-    if not (isinstance(offer.thing, type) and issubclass(offer.thing, RetrievalModel)):
+    if not (isinstance(offer.definition, type) and issubclass(offer.definition, RetrievalModel)):
         raise PluginError(f"{place}: must be a class of trainables.models.retrieval_model.RetrievalModel")
-    if next(base for base in offer.thing.__mro__ if "build" in vars(base)) is RetrievalModel:
+    if next(base for base in offer.definition.__mro__ if "build" in vars(base)) is RetrievalModel:
         try:
-            signature(offer.thing).bind_partial(*range(4))
+            signature(offer.definition).bind_partial(*range(4))
         except TypeError as error:
             wanted = "its first arguments are the numbers of image features and of words, embedding_size and word_size"
             raise PluginError(f"{place}: the constructor: {error}; without a build of the class, {wanted}") from None
-    return offer.thing
+    return offer.definition
 
 
 MODELS: NameTable[type[RetrievalModel]] = NameTable(

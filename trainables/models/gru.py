@@ -6,13 +6,13 @@ With r, z, n the reset gate, update gate and candidate, and h the state [Cho2014
     z = sigmoid(W_z x + b_z + U_z h + c_z)      h' = (1 - z) * n + z * h
 
 One model on a GPU uses cuDNN's packed GRU. PyTorch's packed GRU is slow on a CPU, where half of its time is overhead,
-and does not support stacked models. In both cases this module computes the recurrence itself: captions are sorted by
-length so that each step is one (batched) matrix product over the captions that still have a token, and the backward
-pass computes the gradient of U in one product at the end. On a CPU W x is computed once for each distinct word of the
-batch instead of once for each token.
+and does not support stacked models. In both cases this module computes the recurrence itself. Captions are sorted by
+length, so that each step is one (batched) matrix product over the captions that still have a token. The backward pass
+computes the gradient of U in one product at the end. On a CPU W x is computed once for each distinct word of the batch
+instead of once for each token.
 
 Stacked models have their own captions each, or share captions. A step takes equally many rows of each model, as many as
-any model needs; states beyond the end of a caption are never read and get no gradient.
+any model needs. States beyond the end of a caption are never read and get no gradient.
 
 References:
     [Cho2014] Cho et al., Learning Phrase Representations using RNN Encoder-Decoder, eq. 5-8. arXiv:1406.1078

@@ -8,10 +8,10 @@ With x the D stored features of an image or a caption, and E dimensions of the j
     identity    v = x
 
 and the similarity is the cosine. W2 and b2 of ``residual`` are 0 at first, so an untrained ``residual`` head is the
-identity where D = E (the adapters of [Gao2021] instead mix both terms in a fixed ratio, and have no bias). With
-``identity`` on both sides the model has no parameters: its rsum is the rsum of the features themselves (zero-shot),
-before and after any training, which only changes the loss's learned hyper-parameters. Where both sides are images
-(classes as positives), both sides share the image head.
+identity where D = E. The adapters of [Gao2021] instead mix both terms in a fixed ratio, and have no bias. With
+``identity`` on both sides the model has no parameters. Its rsum is the rsum of the features themselves (zero-shot),
+also after a training, which only changes the loss's learned hyper-parameters. Where both sides are images (classes as
+positives), both sides share the image head.
 
 References:
     [Gao2021] Gao et al., CLIP-Adapter: Better Vision-Language Models with Feature Adapters, eq. 4-6. arXiv:2110.04544

@@ -2,8 +2,8 @@
 
 ``PairScores`` computes the scores of a split, a block of the similarity matrix at a time. Only the scores of captions
 with their own images, less than a hundredth of all pairs, are computed twice. The two scores of a pair may differ by
-rounding. ``tolerance`` bounds this difference: SAFETY times the largest difference between the scores of a few pairs
-computed together and one by one, or the rounding of float32 if that is larger.
+rounding. ``tolerance`` bounds this difference. It is SAFETY times the largest difference between the scores of a few
+pairs computed together and one by one, or the rounding of float32 if that is larger.
 """
 
 from abc import abstractmethod

@@ -1,6 +1,6 @@
 """The interface of models, and linear maps and batch norms of one model or of K stacked models.
 
-Parameters of shape (K, ...) map the inputs of each model by its own parameters; inputs with a leading dimension of 1
+Parameters of shape (K, ...) map the inputs of each model by its own parameters. Inputs with a leading dimension of 1
 are shared by all models.
 
 The precision is float32, or mixed with bfloat16. In mixed precision, matrix products and convolutions run in bf16;
@@ -30,7 +30,7 @@ def linear(layer: nn.Linear, inputs: Tensor) -> Tensor:
         return mapped
     rows = inputs.flatten(1, -2).expand(len(layer.weight), -1, -1)
     if len(inputs) == 1 or (inputs.dim() == 3 and not inputs.requires_grad):
-        # With W x^T instead of x W^T the gradient of W has the layout of W and is not copied; a copy takes as long as
+        # With W x^T instead of x W^T the gradient of W has the layout of W and is not copied. A copy takes as long as
         # the product (64 heads of 1,024 x 256 on batches of 128: backward 137 ms with the copy, 67 ms without). For
         # activations, and for sets of regions, the layout of the output matters more.
         mapped = torch.baddbmm(layer.bias[..., None], layer.weight, rows.mT).mT
@@ -94,7 +94,7 @@ def in_full(values: Tensor) -> Tensor:
 class RetrievalModel(nn.Module, ABC):
     """Turns images and captions into vectors whose dot product is their similarity.
 
-    A model that compares an image with a caption in another way is a ``trainables.models.pair_model.PairModel``: it
+    A model that compares an image with a caption in another way is a ``trainables.models.pair_model.PairModel``. It
     turns images and captions into sets of vectors, and defines the similarity of two sets. Code that trains, evaluates
     or queries a model calls ``compare``, ``gather`` and ``scores`` for both kinds of models.
 

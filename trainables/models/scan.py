@@ -18,8 +18,8 @@ With E dimensions and A context members this takes A numbers instead of the E nu
 the products.
 
 To limit memory, captions are sorted by length and cut into groups with little padding, and contexts into blocks. The
-intermediate results of the first blocks are kept for the backward pass, up to ``KEPT`` numbers each of some eight
-results; the results of the other blocks are computed again.
+intermediate results of the first blocks, about eight, are kept for the backward pass, up to ``KEPT`` numbers each. The
+results of the other blocks are computed again.
 
 References:
     [Lee2018] Lee et al., Stacked Cross Attention for Image-Text Matching. arXiv:1803.08024; code

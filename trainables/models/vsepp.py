@@ -1,7 +1,7 @@
 """VSE++: one linear map for images, a GRU for captions, cosine between them.
 
 The input for an image is a precomputed global feature, or its pixels, which a backbone reads that is trained along.
-With ``pooling`` the input is precomputed regions: linearly mapped regions are pooled to one vector, and so are words,
+With ``pooling`` the input is precomputed regions. Linearly mapped regions are pooled to one vector, and so are words,
 the states of a bidirectional GRU, as in VSE-infinity [Chen2021]. The residual perceptron and the random choice of
 regions in training, which the published code of VSE-infinity has, are left out.
 
@@ -44,7 +44,7 @@ from trainables.representations import Sets
 class TextEncoder(nn.Module):
     """The state of a one-layer, left-to-right GRU after a caption's last token, scaled to unit length.
 
-    With a pooling of ``POOLINGS``, the states of a bidirectional GRU are pooled instead; the state of a word is the
+    With a pooling of ``POOLINGS``, the states of a bidirectional GRU are pooled instead. The state of a word is the
     mean of both directions [Chen2021, section 3.3].
     """
 

@@ -11,7 +11,7 @@ with V the regions (R, D) and theta, phi, g and W linear maps with bias; no soft
 norm's weight and bias start at zero, so an untrained block is the identity.
 
 The published code intends to scale each region to unit length, but reduces the axis of the regions instead of the axis
-of the features: each feature is divided by its length over the regions, so the regions of an image scale each other.
+of the features. Each feature is divided by its length over the regions, so the regions of an image scale each other.
 ``region_norm="published"`` is this published behaviour. ``"features"`` normalises each region over its features, to a
 root mean square of 1: unit length times sqrt(D). At unit length the GRU's inputs shrink with D and the GRU learns more
 slowly (Flickr8k, 256 dimensions, NT-Xent, three epochs: val rsum 155 published, 158 unit length, 170 root mean square).

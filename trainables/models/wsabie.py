@@ -5,7 +5,7 @@
 with x the stored features of the image, V (P, p) and Z (P, q) without bias, and scores without normalisation
 [Verma2014, eq. 5-6]. After every step each column of V and Z that is longer than the radius is scaled to the radius.
 The weight of a word is idf(w) = ln((1 + n) / (1 + n_w)) + 1 over the n captions of the train split, n_w of which
-contain the word; the weight is finite for a word that only other splits have. ``<pad>``, ``<start>``, ``<end>`` and
+contain the word. The weight is finite for a word that only other splits have. ``<pad>``, ``<start>``, ``<end>`` and
 ``<unk>`` have weight 0: two rare words are not one word. A caption of unknown words alone scores 0 with all images.
 
 [Verma2014, Algorithm 2] draws one pair a step, then captions of the whole train split until a caption violates the

@@ -1,6 +1,6 @@
 """Plug-ins: losses, models, forms of data and samplers of other people.
 
-A plug-in is one Python file, or an installed package with entry points. What it offers is decorated:
+A plug-in is one Python file, or an installed package with entry points. Its offers are decorated:
 
     from trainables.plugins import loss
 

@@ -18,13 +18,13 @@ from typing import Any, Generic, TypeVar
 from trainables.errors import LABELS, Blaming, ConfigError, PluginError, find_place
 from trainables.files import cache_folder, write_whole
 from trainables.plugins.offers import Offer, offer_of
-from trainables.plugins.plugin import KINDS, Plugin, is_installed, providers, read_file, read_installed
+from trainables.plugins.plugin import KINDS, Plugin, is_distribution, providers, read_installed, read_plugin_file
 
 
 def _import_plugin(plugin: Plugin) -> ModuleType:
     """Import the module of a plug-in, whose code runs once in a process; an error in it names file and line."""
     # A file gets a module name of its own for each version. A package keeps its name, because its modules import each
-    # other by it; a version that was imported under this name before is imported no longer.
+    # other by it. A version that was imported under this name before is imported no longer.
     top = f"{plugin.module}_{plugin.digest[:12]}" if plugin.is_file else plugin.module.partition(".")[0]
     path = _path_of(plugin)
     if getattr(sys.modules.get(top), "__file__", None) != str(path):
@@ -53,7 +53,7 @@ def offers_of(plugin: Plugin) -> dict[tuple[str, str], Offer]:
     offers: dict[tuple[str, str], Offer] = {}
     for offer in all_offers:
         if offers.setdefault((offer.kind, offer.name), offer) is not offer:
-            raise PluginError(f"{_place_of(plugin, offer.thing)}: {plugin.name} offers {offer.name!r} twice")
+            raise PluginError(f"{_place_of(plugin, offer.definition)}: {plugin.name} offers {offer.name!r} twice")
     if not offers:
         raise PluginError(
             f"{plugin.name}: offers nothing; put @loss(...), @model(...) or @data_format(...) of trainables.plugins "
@@ -140,7 +140,7 @@ Entry = TypeVar("Entry")
 
 
 class NameTable(Mapping[str, Entry], Generic[Entry]):
-    """What each name of a kind means: our entries, then one for each offer of the plug-ins in use.
+    """Name of a kind -> its entry: our entries, then an entry for each offer of the plug-ins in use.
 
     The entry of an offer is made when it is first read, once for each version of a plug-in. No code runs before.
     """
@@ -154,7 +154,7 @@ class NameTable(Mapping[str, Entry], Generic[Entry]):
     def __getitem__(self, name: str) -> Entry:
         if name in self._ours:
             return self._ours[name]
-        plugin = owner_of(self._kind, name)
+        plugin = plugin_offering(self._kind, name)
         if plugin is None:
             raise KeyError(name)
         if (plugin.digest, name) not in self._made:
@@ -181,8 +181,8 @@ def find_plugin(source: str) -> Plugin:
         PluginError: See ``offers_of``.
     """
     if Path(source).is_file():
-        plugin = read_file(Path(source))
-    elif is_installed(source):
+        plugin = read_plugin_file(Path(source))
+    elif is_distribution(source):
         plugin = read_installed(source)
     else:
         raise ConfigError(f"plug-in {source}: no such file, and no installed distribution of that name")
@@ -190,7 +190,7 @@ def find_plugin(source: str) -> Plugin:
         return known
     described: dict[str, dict[str, dict[str, Any]]] = {}
     for (kind, name), offer in offers_of(plugin).items():
-        described.setdefault(kind, {})[name] = offer.describe(_place_of(plugin, offer.thing))
+        described.setdefault(kind, {})[name] = offer.describe(_place_of(plugin, offer.definition))
     return replace(plugin, offers=described)
 
 
@@ -203,7 +203,7 @@ def use(plugins: Iterable[Plugin]) -> None:
     for plugin in plugins:
         for kind, offers in plugin.offers.items():
             for name, about in offers.items():
-                owner = owner_of(kind, name)
+                owner = plugin_offering(kind, name)
                 whose = f"a {KINDS[kind]} of ours" if name in _ours.get(kind, ()) else ""
                 if owner is not None and owner.name != plugin.name:
                     whose = f"offered by the plug-in {owner.name}"
@@ -225,7 +225,7 @@ def in_use() -> Mapping[str, Plugin]:
     return dict(_in_use)
 
 
-def owner_of(kind: str, name: str) -> Plugin | None:
+def plugin_offering(kind: str, name: str) -> Plugin | None:
     """Return the plug-in in use that offers a name; ``None`` where the name is ours, or unknown."""
     return next((plugin for plugin in _in_use.values() if name in plugin.offers.get(kind, ())), None)
 
@@ -236,9 +236,9 @@ def find_owner(kind: str, name: str) -> Plugin | None:
     Raises:
         ConfigError: If two installed packages offer the name, or the package that offers it cannot be used.
     """
-    if owner_of(kind, name) is None:
+    if plugin_offering(kind, name) is None:
         use(find_plugin(source) for source in providers({kind: {name}}))
-    return owner_of(kind, name)
+    return plugin_offering(kind, name)
 
 
 def offered(kind: str) -> dict[str, Mapping[str, Any]]:
@@ -262,6 +262,6 @@ def run_offer(kind: str, name: str) -> tuple[Offer, str]:
 
 def references(loss: str, model: str) -> tuple[str, ...]:
     """Return the plug-ins that a training with a loss and a model depends on; all that offer forms of data count."""
-    owners = [owner_of("losses", loss), owner_of("models", model)]
+    owners = [plugin_offering("losses", loss), plugin_offering("models", model)]
     owners += [plugin for plugin in _in_use.values() if "formats" in plugin.offers]
     return tuple(dict.fromkeys(plugin.reference for plugin in owners if plugin is not None))

@@ -47,7 +47,7 @@ def _named(called: Any) -> list[inspect.Parameter]:
     ]
 
 
-Thing = TypeVar("Thing", bound=Callable[..., Any])
+Definition = TypeVar("Definition", bound=Callable[..., Any])
 Space = Mapping[str, Sequence[Any]]
 """Parameter -> ``(low, high)``, ``(low, high, "log")``, ``(low, high, "int")``, or a list of values."""
 
@@ -66,13 +66,13 @@ class Offer:
 
     Attributes:
         kind: ``losses``, ``models``, ``formats`` or ``samplers``.
-        thing: The function or class.
+        definition: The function or class that is offered.
         options: Options of the kind: ``features`` of a model, ``vectorised`` of a loss, abilities of a sampler.
     """
 
     kind: str
     name: str
-    thing: Any
+    definition: Any
     space: Space = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -92,7 +92,7 @@ class Offer:
             raise ConfigError(f"{place}: features must be {' or '.join(FEATURES)}, got {features!r}")
         defaults = _defaults(self, place)
         return {
-            "summary": (inspect.getdoc(self.thing) or "").partition("\n")[0],
+            "summary": (inspect.getdoc(self.definition) or "").partition("\n")[0],
             "place": place,
             "defaults": defaults,
             "space": {name: _bound(name, bound, defaults, place) for name, bound in self.space.items()},
@@ -100,7 +100,9 @@ class Offer:
         }
 
 
-def loss(*, space: Space | None = None, name: str | None = None, vectorised: bool = False) -> Callable[[Thing], Thing]:
+def loss(
+    *, space: Space | None = None, name: str | None = None, vectorised: bool = False
+) -> Callable[[Definition], Definition]:
     """Offer a loss: a function of ``similarity, positives, ignore`` and its parameters, or a dataclass.
 
     A function gets one batch of one trial: ``similarity`` (I, C) floating, ``positives`` and ``ignore`` (I, C) bool,
@@ -116,7 +118,9 @@ def loss(*, space: Space | None = None, name: str | None = None, vectorised: boo
     return _offer("losses", name, space or {}, {"vectorised": vectorised})
 
 
-def model(*, features: str = "global", space: Space | None = None, name: str | None = None) -> Callable[[Thing], Thing]:
+def model(
+    *, features: str = "global", space: Space | None = None, name: str | None = None
+) -> Callable[[Definition], Definition]:
     """Offer a model: a ``trainables.models.retrieval_model.RetrievalModel``.
 
     The parameters (``model_parameters``) are the keyword-only arguments of the constructor, each with a default.
@@ -129,7 +133,7 @@ def model(*, features: str = "global", space: Space | None = None, name: str | N
     return _offer("models", name, space or {}, {"features": features})
 
 
-def data_format(*, name: str | None = None) -> Callable[[Thing], Thing]:
+def data_format(*, name: str | None = None) -> Callable[[Definition], Definition]:
     """Offer a form of data: a class with a text ``FORMAT``, ``find(folder)`` and ``read(files)``.
 
     Both are static methods, like the functions of ``trainables.data.formats.flickr``: ``find`` returns the files with
@@ -140,7 +144,7 @@ def data_format(*, name: str | None = None) -> Callable[[Thing], Thing]:
 
 def sampler(
     *, conditional: bool = False, several_objectives: bool = False, name: str | None = None
-) -> Callable[[Thing], Thing]:
+) -> Callable[[Definition], Definition]:
     """Offer a sampler, which suggests the point of the next trial (``search.sampler``).
 
     A function gets a ``search_spaces.StudySoFar``, with the bounds and all trials so far, and a seed of its own for
@@ -168,7 +172,7 @@ def offer_of(value: Any) -> Offer | None:
 def _defaults(offer: Offer, place: str) -> dict[str, Any]:
     """Return parameter -> default; ``ConfigError`` where one has none, or none that is plain."""
     if offer.kind == "samplers":
-        _check_sampler(offer.thing, offer.name, place)
+        _check_sampler(offer.definition, offer.name, place)
     if offer.kind in ("formats", "samplers"):
         return {}
     defaults = {}
@@ -184,8 +188,8 @@ def _defaults(offer: Offer, place: str) -> dict[str, Any]:
     return defaults
 
 
-def _offer(kind: str, name: str | None, space: Space, options: Mapping[str, Any]) -> Callable[[Thing], Thing]:
-    def mark(definition: Thing) -> Thing:
+def _offer(kind: str, name: str | None, space: Space, options: Mapping[str, Any]) -> Callable[[Definition], Definition]:
+    def mark(definition: Definition) -> Definition:
         setattr(definition, MARK, Offer(kind, name or default_name(definition), definition, dict(space), dict(options)))
         return definition
 
@@ -199,20 +203,20 @@ def default_name(definition: Any) -> str:
 
 def _parameters(offer: Offer, place: str) -> dict[str, Any]:
     if offer.kind == "models":
-        signature = inspect.signature(offer.thing.__init__)
+        signature = inspect.signature(offer.definition.__init__)
         return {
             parameter.name: parameter.default
             for parameter in signature.parameters.values()
             if parameter.kind is parameter.KEYWORD_ONLY
         }
-    if inspect.isclass(offer.thing):
-        made = as_dataclass(offer.thing)
+    if inspect.isclass(offer.definition):
+        made = as_dataclass(offer.definition)
         empty = inspect.Parameter.empty
         return {
             parameter.name: empty if parameter.default is dataclasses.MISSING else parameter.default
             for parameter in dataclasses.fields(made)
         }
-    parameters = list(inspect.signature(offer.thing).parameters.values())
+    parameters = list(inspect.signature(offer.definition).parameters.values())
     if tuple(parameter.name for parameter in parameters[:3]) != BATCH:
         got = ", ".join(parameter.name for parameter in parameters[:3]) or "none"
         raise ConfigError(f"{place}: the first parameters of {offer.name} must be {', '.join(BATCH)}, got {got}")

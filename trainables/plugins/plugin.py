@@ -70,7 +70,7 @@ class Plugin:
         return f"{self.name}{version} (digest {self.digest[:12]})"
 
 
-def read_file(path: Path) -> Plugin:
+def read_plugin_file(path: Path) -> Plugin:
     """Return the plug-in of a Python file, whose code does not run.
 
     Raises:
@@ -94,7 +94,7 @@ def check_size(name: str, files: Mapping[str, str]) -> None:
         raise ConfigError(f"plug-in {name}: has {size:,} characters of Python, at most {LARGEST:,} are taken")
 
 
-def is_installed(name: str) -> bool:
+def is_distribution(name: str) -> bool:
     """Whether a distribution with this name is installed."""
     try:
         return bool(name) and distribution(name) is not None
@@ -111,7 +111,7 @@ def installed_plugins() -> dict[str, dict[str, list[str]]]:
 def providers(names: Mapping[str, Collection[str]], chosen: Collection[str] = ()) -> list[str]:
     """Return the installed distributions that offer wanted names, each once; nothing is imported.
 
-    ``names`` are wanted names by kind; those that ``chosen`` distributions offer are not looked for elsewhere.
+    ``names`` are wanted names by kind; a name that a ``chosen`` distribution offers is not looked for elsewhere.
 
     Raises:
         ConfigError: If two distributions offer one of the names.

@@ -1,10 +1,10 @@
 """The folder of a trained model that is packed with the encoded images and captions of a split.
 
-A folder holds ``model.safetensors``, ``gallery.safetensors`` (``images`` (I, E) and ``captions`` (C, E), float16; of a
-model that compares sets, the vectors of all sets and ``images.lengths`` and ``captions.lengths``) and
-``retriever.json`` (config, values of learned hyper-parameters of the loss, vocabulary, tokenizer, names). Nothing in it
-can run code, but for the model of a plug-in: the text of the plug-ins that a training depended on lies under
-``plugins/``, and the text of a model's plug-in runs only if the user trusts it.
+A folder holds ``model.safetensors``, ``gallery.safetensors`` and ``retriever.json``. The gallery has ``images`` (I, E)
+and ``captions`` (C, E), float16; of a model that compares sets, the vectors of all sets and ``images.lengths`` and
+``captions.lengths``. The JSON has the config, values of learned hyper-parameters of the loss, vocabulary, tokenizer and
+names. Nothing in it can run code, but for the model of a plug-in. The text of the plug-ins that a training depended on
+lies under ``plugins/``. The text of a model's plug-in runs only if the user trusts it.
 """
 
 import json

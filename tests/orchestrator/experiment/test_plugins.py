@@ -34,7 +34,7 @@ from trainables.files import cache_folder
 from trainables.losses import LOSSES, build_loss
 from trainables.model_parameters import FEATURES
 from trainables.plugins.in_use import forget, in_use
-from trainables.plugins.plugin import LARGEST, Plugin, read_file
+from trainables.plugins.plugin import LARGEST, Plugin, read_plugin_file
 
 BROKEN = "raise RuntimeError('it runs')\n"
 
@@ -161,7 +161,7 @@ def test_a_newer_version_takes_the_place_of_the_former_which_lives_on_beside_it(
 
 def test_what_lies_in_the_cache_is_not_believed(tmp_path: Path) -> None:
     path = write_plugin(tmp_path)
-    plugin = read_file(path)
+    plugin = read_plugin_file(path)
     kept = cache_folder() / "plugins" / plugin.digest / "my_losses.py"
     kept.parent.mkdir(parents=True)
     kept.write_text("raise RuntimeError('what somebody else wrote')\n")
@@ -362,4 +362,4 @@ def test_a_plugin_that_is_too_large_is_refused_with_its_place(tmp_path: Path) ->
     path = tmp_path / "large.py"
     path.write_text("#" * (LARGEST + 1))
     with pytest.raises(ConfigError, match=f"plug-in {re.escape(str(path))}: has {LARGEST + 1:,} characters"):
-        read_file(path)
+        read_plugin_file(path)

@@ -65,7 +65,7 @@ def test_a_sampler_is_told_where_the_study_looks_and_what_became_of_each_trial(
 ) -> None:
     asked: list[tuple[StudySoFar, int]] = []
     experiment = make("steady", write(tmp_path, STEADY))
-    offered = SimpleNamespace(name="steady", thing=lambda study, seed: asked.append((study, seed)) or {})
+    offered = SimpleNamespace(name="steady", definition=lambda study, seed: asked.append((study, seed)) or {})
     monkeypatch.setattr("orchestrator.studies.samplers.run_offer", lambda kind, name: (offered, "here"))
     start(ledger, experiment)
     studies = Studies(experiment, ledger)

@@ -15,7 +15,7 @@ from tests.trainables.data import folders
 from tests.trainables.data.folders import Change, KarpathyFolder, append, edit, remove, replaced, save, write
 from trainables.data.dataset import load_dataset
 from trainables.data.text_files import LARGEST_FILE, read_json, read_lines, read_text
-from trainables.dataset_description import describe
+from trainables.dataset_description import describe_dataset
 from trainables.errors import DataError, UserError
 
 READ: dict[str, dict[str, Any]] = {
@@ -337,7 +337,7 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, form: str, change: Ch
     assert any(message in problem and str(folder) in problem for problem in caught.value.problems), caught.value
     assert not list(cache.glob("tiny-*"))
     if not any(change is TABLES[form][name][0] for form, name in ONLY_LOADED):
-        assert any(message in problem for problem in describe("tiny", folder.parent, cache=cache).problems)
+        assert any(message in problem for problem in describe_dataset("tiny", folder.parent, cache=cache).problems)
 
 
 def test_every_problem_is_found_and_a_repeated_one_shown_once(karpathy_folder: KarpathyFolder) -> None:
@@ -395,18 +395,18 @@ def test_captions_of_annotations_and_split_file_may_be_written_differently(
     coco_folder: Path, change: Callable[[int, list[str]], list[str]]
 ) -> None:
     put_sentences(coco_folder, change)
-    told = describe("coco", coco_folder.parent)
+    told = describe_dataset("coco", coco_folder.parent)
     assert (told.problems, told.notes) == ([], [])
 
 
 def test_images_with_other_captions_in_annotations_and_split_file_are_problems_or_counted(coco_folder: Path) -> None:
     put_sentences(coco_folder, lambda key, captions: [f"of {key + 1} alone"] if key < 105 else captions)
-    told = describe("coco", coco_folder.parent)
+    told = describe_dataset("coco", coco_folder.parent)
     assert len(told.problems) == 5
     assert "dataset_coco.json: images[6]: '104.jpg' has other captions than " in told.problems[0]
     assert "such as 'of 105 alone': these are two images" in told.problems[0]
     put_sentences(coco_folder, lambda key, captions: [*captions[:2], "edited"] if key < 105 else captions)
-    told = describe("coco", coco_folder.parent)
+    told = describe_dataset("coco", coco_folder.parent)
     assert told.problems == []
     (note,) = told.notes
     assert note.startswith("5 images have captions in dataset_coco.json that the annotations do not have")

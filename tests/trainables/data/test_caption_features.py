@@ -16,7 +16,7 @@ from trainables.data.batches import ResidentSplit
 from trainables.data.dataset import load_dataset
 from trainables.data.text_features import extractor_file, fit_tfidf, read_extractor
 from trainables.data.tokenizers import tokenize_english as tokenize
-from trainables.dataset_description import describe
+from trainables.dataset_description import describe_dataset
 from trainables.errors import DataError
 
 CAPTIONS = ["a dog runs", "a dog sleeps", "a cat sleeps", "a cat runs fast", "two dogs run fast", "a cat"]
@@ -56,7 +56,7 @@ def test_the_digest_speaks_for_the_features_of_captions_only_where_they_are_read
     assert plain.splits["train"].caption_features is None
     write_text(karpathy_folder, width=4)
     assert load_dataset("tiny", karpathy_folder.root, text=True).digest != both.digest
-    told = describe("tiny", karpathy_folder.root)
+    told = describe_dataset("tiny", karpathy_folder.root)
     assert told.digest["global"] == before
     assert told.digest["global and text"] == load_dataset("tiny", karpathy_folder.root, text=True).digest
     assert told.features["text"]["train"]["shape"] == [12, 4]
@@ -74,7 +74,7 @@ def test_embeddings_of_clip_retrieval_are_a_dataset(tmp_path: Path) -> None:
     for name, split in data.splits.items():
         texts = np.load(folder / name / "text_emb" / "text_emb_0.npy")
         assert np.array_equal(split.caption_features[split.caption_rows], texts)
-    assert describe("clip", tmp_path / "data").problems == []
+    assert describe_dataset("clip", tmp_path / "data").problems == []
 
 
 def test_features_may_be_the_only_tensor_of_a_safetensors_file(karpathy_folder: KarpathyFolder) -> None:

@@ -23,7 +23,7 @@ from trainables.data.dataset import load_dataset
 from trainables.data.foreign_features import read_dump
 from trainables.data.source import FORMATS, find_source
 from trainables.data.text_features import TfidfSvd, read_extractor
-from trainables.dataset_description import describe
+from trainables.dataset_description import describe_dataset
 from trainables.errors import UserError
 from trainables.ranks import Ranks, read_ranks, write_ranks
 
@@ -47,7 +47,7 @@ def folder_of(form: str) -> Iterator[Path]:
 def read_folder(root: Path) -> None:
     """Read a dataset in both ways: as a description of its problems, and for a training."""
     cache = root.parent / "cache"
-    described = describe("tiny", root, cache=cache)
+    described = describe_dataset("tiny", root, cache=cache)
     assert all(str(root) in problem for problem in described.problems), described.problems
     try:
         kinds = find_source("tiny", root).feature_kinds()
@@ -62,7 +62,7 @@ def test_every_form_of_data_is_damaged_here() -> None:
     found = set()
     for form in FORMS:
         with folder_of(form) as root:
-            assert describe("tiny", root, cache=root.parent / "cache").problems == []
+            assert describe_dataset("tiny", root, cache=root.parent / "cache").problems == []
             found.add(find_source("tiny", root).format)
     assert found == set(FORMATS)
 

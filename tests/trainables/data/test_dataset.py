@@ -19,7 +19,7 @@ from trainables.data import dataset
 from trainables.data.dataset import Dataset, Split, check_batch_size, load_dataset
 from trainables.data.formats import karpathy
 from trainables.data.text_files import Strings
-from trainables.dataset_description import describe
+from trainables.dataset_description import describe_dataset
 from trainables.errors import ConfigError, DataError
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
@@ -126,7 +126,9 @@ def test_flickr(flickr_folder: Path) -> None:
     check_contract(data)
     train, val, test = data.splits.values()
     assert [list(split.filenames) for split in (train, val, test)] == [["d.jpg", "b.jpg"], ["a.jpg"], ["e.jpg"]]
-    assert describe("Flickr8k", flickr_folder.parent).notes == ["1 images with captions are in no list and left out"]
+    assert describe_dataset("Flickr8k", flickr_folder.parent).notes == [
+        "1 images with captions are in no list and left out"
+    ]
     assert captions_of(train, 1) == ["caption 0 of b", "caption 1 of b", "caption 2 of b"]
     assert test.image_rows.tolist() == [3]
 
@@ -300,7 +302,7 @@ def test_coco_keeps_five_captions_of_an_image_in_val_and_test(
         kept = [*(f"caption {number} of image {key}" for number in range(3)), "another caption 0", "another caption 1"]
         assert captions_of(part, 0) == kept
     images = sum(len(data.splits[name].image_rows) for name in ("val", "test"))
-    (note,) = [note for note in describe("coco", folder.parent).notes if "left out" in note]
+    (note,) = [note for note in describe_dataset("coco", folder.parent).notes if "left out" in note]
     assert note.startswith(f"val and test keep the first 5 captions of each image, as published: {2 * images} captions")
 
 
@@ -310,7 +312,9 @@ def test_other_datasets_keep_all_captions(make_coco_folder: Callable[..., Path])
         path.rename(path.with_name(path.name.replace("2014", "_mine")))
     data = load_dataset("coco", folder.parent)
     assert len(data.splits["test"].captions) == 7 * len(data.splits["test"].image_rows)
-    assert describe("coco", folder.parent).notes == ["no Karpathy JSON beside the annotations: a split of our own"]
+    assert describe_dataset("coco", folder.parent).notes == [
+        "no Karpathy JSON beside the annotations: a split of our own"
+    ]
 
 
 def digest_of(files: list[Path]) -> str:
@@ -353,7 +357,7 @@ def test_a_batch_is_at_most_an_epoch(
 
 
 def test_a_description_counts(karpathy_folder: KarpathyFolder) -> None:
-    told = describe("tiny", karpathy_folder.root)
+    told = describe_dataset("tiny", karpathy_folder.root)
     assert told.problems == []
     train = told.splits["train"]
     assert (train.images, train.captions, train.captions_per_image, train.image_files) == (3, 6, (2, 2), 0)
@@ -370,14 +374,14 @@ def test_a_description_counts(karpathy_folder: KarpathyFolder) -> None:
 def test_a_description_without_features(karpathy_folder: KarpathyFolder) -> None:
     for path in karpathy_folder.folder.glob("*.npy"):
         path.unlink()
-    told = describe("tiny", karpathy_folder.root)
+    told = describe_dataset("tiny", karpathy_folder.root)
     assert (told.problems, told.features, list(told.digest)) == ([], {}, ["none"])
 
 
 def test_a_description_has_the_problems_of_all_features(karpathy_folder: KarpathyFolder) -> None:
     np.save(karpathy_folder.folder / "features_global.npy", np.ones((3, 2), np.float32))
     np.save(karpathy_folder.folder / "features_other.npy", np.full((6, 2), np.nan, np.float32))
-    told = describe("tiny", karpathy_folder.root)
+    told = describe_dataset("tiny", karpathy_folder.root)
     assert len(told.problems) == 2
     assert "features_other.npy: 6 rows hold NaN or infinity" in told.problems[0]
     assert "features_global.npy: 3 feature rows for 6 images" in told.problems[1]
@@ -390,13 +394,13 @@ def test_a_description_names_missing_pictures(
     images = karpathy_folder.folder / "images"
     write_pictures(images, ["picture0.jpg", "picture1.jpg", "picture3.jpg"])
     (images / "picture1.jpg").write_bytes((images / "picture1.jpg").read_bytes()[:300])
-    told = describe("tiny", karpathy_folder.root)
+    told = describe_dataset("tiny", karpathy_folder.root)
     # A split without any picture is one whose features stand for them.
     assert [problem.split(": ", 1)[1] for problem in told.problems] == [
         "images[2]: image 'picture2.jpg' is missing; 2 others of train are there"
     ]
     assert told.splits["val"].image_files == 1
-    broken = describe("tiny", karpathy_folder.root, decode_images=True).problems
+    broken = describe_dataset("tiny", karpathy_folder.root, decode_images=True).problems
     assert len(broken) == 2
     assert broken[1].startswith(f"{images / 'picture1.jpg'}: cannot be decoded: ")
 

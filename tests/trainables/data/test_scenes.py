@@ -8,9 +8,9 @@ import pytest
 from trainables.data.scenes import generate, grammar
 from trainables.data.scenes.generate import generate_scenes, split_of
 from trainables.data.scenes.grammar import NOUNS, RELATION_PHRASES, write_captions
-from trainables.data.scenes.render import render
+from trainables.data.scenes.render import render_pixels
 from trainables.data.scenes.scene import draw_scene, relation
-from trainables.dataset_description import describe
+from trainables.dataset_description import describe_dataset
 from trainables.errors import ConfigError, DataError
 
 SCENES = [draw_scene(0, index) for index in range(400)]
@@ -39,7 +39,7 @@ def test_pixels_and_captions_are_the_same_on_every_machine() -> None:
     for index, scene in enumerate(SCENES):
         captions.update("\n".join(write_captions(scene, 0, index)).encode())
         if index < 24:
-            pixels.update(render(scene, 0, index).tobytes())
+            pixels.update(render_pixels(scene, 0, index).tobytes())
     assert pixels.hexdigest()[:16] == "d874a817c53672e7"
     assert captions.hexdigest()[:16] == "276e72cc343c1bcf"
     assert hashlib.sha256(repr(SCENES).encode()).hexdigest()[:16] == "2a99409896ed04b0"
@@ -59,7 +59,7 @@ def test_work_on_all_cores_changes_nothing(made: Path, tmp_path: Path, monkeypat
 
 
 def test_goes_through_the_coco_loader_without_a_problem(made: Path) -> None:
-    told = describe("scenes", made.parent, decode_images=True)
+    told = describe_dataset("scenes", made.parent, decode_images=True)
     assert told.format.startswith("COCO captions")
     assert told.problems == told.notes == []
     assert [split.images for split in told.splits.values()] == [240, 30, 30]

@@ -37,7 +37,7 @@ from trainables.data.tokenizers import (
     tokenize_words,
 )
 from trainables.data.tokenizers import tokenize_english as tokenize
-from trainables.dataset_description import describe
+from trainables.dataset_description import describe_dataset
 from trainables.errors import CheckpointError, ConfigError, DataError
 from trainables.evaluation import evaluate_checkpoint
 from trainables.serving.packed import write_retriever
@@ -151,7 +151,7 @@ def test_the_inferred_tokenizer_cuts_the_captions_and_is_said(chinese: KarpathyF
 
 
 def test_a_caption_of_one_token_is_a_warning(chinese: KarpathyFolder) -> None:
-    told = describe("tiny", chinese.root)
+    told = describe_dataset("tiny", chinese.root)
     assert (told.tokenizer, told.splits["train"].tokens_per_image) == ("characters", 18.0)
     assert told.digest["global"] == load_dataset("tiny", chinese.root).digest
     arguments = ["data", "describe", "tiny", "--data-root", str(chinese.root), "--tokenizer"]

@@ -6,7 +6,7 @@ import pytest
 
 from tests.trainables.judgements.folders import CROWD, EXPERTS, write_coco, write_flickr
 from trainables.data.dataset import load_dataset
-from trainables.dataset_description import describe
+from trainables.dataset_description import describe_dataset
 from trainables.errors import DataError
 from trainables.judgements import JudgedQueries, Judgements
 from trainables.judgements.files import load_judgements
@@ -52,7 +52,7 @@ def test_without_files_nothing_is_judged_and_nothing_is_said(tmp_path: Path) -> 
     for file in (folder / "judgements").iterdir():
         file.unlink()
     assert loaded(tmp_path) == {}
-    described = describe("small", tmp_path, cache=tmp_path / "cache")
+    described = describe_dataset("small", tmp_path, cache=tmp_path / "cache")
     assert (described.judgements, described.notes, described.problems) == ({}, [], [])
 
 
@@ -73,13 +73,13 @@ def test_a_damaged_line_is_named_and_described_as_a_problem(
     write_flickr(tmp_path, experts=experts, crowd=crowd)
     with pytest.raises(DataError, match=line):
         loaded(tmp_path)
-    assert any(line in problem for problem in describe("small", tmp_path, cache=tmp_path / "cache").problems)
+    assert any(line in problem for problem in describe_dataset("small", tmp_path, cache=tmp_path / "cache").problems)
 
 
 def test_judgements_of_other_pictures_are_noted_and_count_nothing(tmp_path: Path) -> None:
     write_flickr(tmp_path, experts=["x.jpg\ty.jpg#2\t4\t4\t4"], crowd=[])
     assert loaded(tmp_path) == {}
-    assert any("no judged pair" in note for note in describe("small", tmp_path, cache=tmp_path / "cache").notes)
+    assert any("no judged pair" in note for note in describe_dataset("small", tmp_path, cache=tmp_path / "cache").notes)
 
 
 def test_coco_judgements_are_matched_by_ids_and_retrieve_in_the_whole_split(tmp_path: Path) -> None:

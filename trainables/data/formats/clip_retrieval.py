@@ -6,10 +6,9 @@
     val/...    test/...
 
 A row of the three files is a pair of an image and a caption. Two columns of the metadata are read, ``image_path`` and
-``caption``. Rows of one ``image_path`` are captions of one image: the rows stand next to each other, and the image has
-the embedding of the first row. The folder names the split, since clip-retrieval has no splits. Embeddings are read
-where they lie: each split must be one file, so ``clip-retrieval inference --write_batch_size`` must exceed its number
-of pairs.
+``caption``. Rows of one ``image_path`` are captions of one image and follow each other. The image has the embedding of
+the first row. The folder names the split, since clip-retrieval has no splits. Embeddings are read where they lie: each
+split must be one file, so ``clip-retrieval inference --write_batch_size`` must exceed its number of pairs.
 
 References:
     [Beaumont2022] Beaumont, Clip Retrieval, https://github.com/rom1504/clip-retrieval, README.md and

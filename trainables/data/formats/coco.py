@@ -1,17 +1,17 @@
 """MS-COCO captions, 2014 or 2017, and other datasets in their format: ``annotations/captions_*.json``.
 
-A Karpathy JSON (``dataset_*.json``) in the same folder gives the splits and the order of the images, with restval
-joined to train: 113,287 / 5,000 / 5,000 images. Without a Karpathy JSON, the folder gets a split that is equal on every
-machine: images are sorted by the SHA-256 of their ids; the first half of the official val images, at most 5,000, is
-val, as many after them are test, and the rest joins the official train images. Where the annotations have no official
-train and val, val and test get a tenth each. Feature rows are then sorted by image id.
+A Karpathy JSON (``dataset_*.json``) in the same folder gives the splits and the order of the images. With restval
+joined to train they have 113,287 / 5,000 / 5,000 images. Without a Karpathy JSON, the folder gets a split that is equal
+on every machine. Images are sorted by the SHA-256 of their ids. The first half of the official val images, at most
+5,000, is val, and as many images after them are test. The rest joins the official train images. Where the annotations
+have no official train and val, val and test get a tenth each. Feature rows are then sorted by image id.
 
-Captions are read from the annotations. An image is a problem if the Karpathy JSON has none of its captions; if the JSON
+Captions are read from the annotations. An image is a problem if the Karpathy JSON has none of its captions. If the JSON
 has further captions, the image is counted in a note.
 
 The reader of pycocotools takes a third of the time: 1.0 s instead of 2.8 s for the captions of train2014. But it
-accepts a file without images, two images of one id and captions without an image, and answers a missing id with a bare
-``KeyError``. Here each of these is a problem with its place.
+accepts a file without images, two images of one id and captions without an image. A missing id ends in a bare
+``KeyError``. Here these are problems, each with its place.
 
 References:
     [Chen2015] Chen et al., Microsoft COCO Captions. arXiv:1504.00325

@@ -8,7 +8,7 @@
 
 An image is to retrieve the other images of its class, as in fine-grained image retrieval. Feature rows follow the
 lines. No class of the test split is a class of train or val, because retrieval is measured on classes that no training
-has seen; train and val may share classes. Every class of a split has at least two images.
+has seen. Train and val may share classes. Every class of a split has at least two images.
 
 References:
     [OhSong2016] Oh Song et al., Deep Metric Learning via Lifted Structured Feature Embedding, section 5: the splits by

@@ -1,9 +1,9 @@
 """The folders of VSE++ and SCAN: ``{train,dev,test}_caps.txt`` with ``{train,dev,test}_ims.npy``.
 
-A line is a caption, and an image has five lines in a row, or as many as the features tell. Each image has one feature
-row, so that the number of rows tells how many captions an image has; or an equal row for each caption, and then the
-first rows that are equal tell. ``testall_caps.txt``, if there, is the test split (COCO's 5,000 images, of
-which ``test`` has the first thousand).
+A line is a caption, and all images have equally many lines in a row. Where each image has one feature row, the number
+of rows gives the number of lines. Where each caption has a row, it is the number of equal rows at the beginning. Where
+neither gives a number, it is five. ``testall_caps.txt``, if there, is the test split (COCO's 5,000 images, of which
+``test`` has the first thousand).
 
 References:
     [Faghri2018] Faghri et al., VSE++, https://github.com/fartashf/vsepp, data.py: PrecompDataset.
@@ -22,7 +22,7 @@ from trainables.errors import DataError
 
 FORMAT = "captions of precomputed features (train_caps.txt, dev_caps.txt, test_caps.txt)"
 CAPTIONS_PER_IMAGE = 5
-"""Captions of an image where the features do not tell, as in the published folders."""
+"""Captions of an image where the features do not give their number, as in the published folders."""
 
 
 def find(folder: Path) -> list[Path]:
@@ -51,7 +51,10 @@ def read(files: Sequence[Path]) -> Corpus:
             for number, line in enumerate(lines, 1)
             if (wrong := caption_problem(line))
         ]
-        images += _images(file, lines, per_image)
+        split = _split(file)
+        for first in range(0, len(lines), per_image):
+            captions = tuple(lines[first : first + per_image])
+            images.append(Image(f"{file}: line {first + 1}", f"{split}-{first // per_image}", "", split, captions))
     return Corpus(str(files[0]), images, problems)
 
 
@@ -88,11 +91,3 @@ def _captions_per_image(features: Path, captions: int) -> int:
 
 def _split(file: Path) -> str:
     return SPLIT_ALIASES[file.name.removesuffix("_caps.txt").replace("testall", "test")]
-
-
-def _images(file: Path, lines: Sequence[str], step: int) -> list[Image]:
-    split = _split(file)
-    return [
-        Image(f"{file}: line {start + 1}", f"{split}-{start // step}", "", split, tuple(lines[start : start + step]))
-        for start in range(0, len(lines), step)
-    ]

@@ -49,7 +49,7 @@ def describe_picture(pixels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     colours = _histograms(cells * COLOURS + _colour_bins(red, green, blue), None, GRID, COLOURS)
     place, direction, strength = _gradients((77 * red + 150 * green + 29 * blue) >> 8)
     directions = _histograms(cells.ravel()[place] * DIRECTIONS + direction, strength, GRID, DIRECTIONS)
-    # A cell on its own has more detail: the directions in each of its four quarters.
+    # A cell on its own has more detail: the directions in its four quarters.
     quarter = _cells(pixels, 2 * GRID).ravel()[place]
     fine = _histograms(quarter * DIRECTIONS + direction, strength, 2 * GRID, DIRECTIONS)
     quarters = fine.reshape(GRID, 2, GRID, 2, -1).transpose(0, 2, 1, 3, 4).reshape(GRID * GRID, 4 * DIRECTIONS)

@@ -1,7 +1,7 @@
 """A scene as pixels: the ground, then each thing with its shadow, edge, texture and light.
 
 Outlines of shapes and patterns on them are inequalities between whole numbers, and grounds are painted with whole
-numbers, which give equal pictures on every machine; sines and square roots of different processors may differ.
+numbers. Whole numbers give equal pictures on every machine; sines and square roots of different processors may differ.
 """
 
 import io
@@ -214,13 +214,13 @@ def render_jpeg(scene: Scene, seed: int, index: int) -> bytes:
     """Return scene number ``index`` as the bytes of a JPEG file of SIDE x SIDE pixels."""
     buffer = io.BytesIO()
     # All settings of the encoder are named, because its defaults may change from release to release.
-    Image.fromarray(render(scene, seed, index)).save(
+    Image.fromarray(render_pixels(scene, seed, index)).save(
         buffer, "JPEG", quality=QUALITY, subsampling="4:2:0", optimize=False, progressive=False
     )
     return buffer.getvalue()
 
 
-def render(scene: Scene, seed: int, index: int) -> np.ndarray:
+def render_pixels(scene: Scene, seed: int, index: int) -> np.ndarray:
     """Return the pixels of a scene, shape (SIDE, SIDE, 3), uint8."""
     generator = random_generator(seed, index, purpose=2)
     picture = np.clip(_GROUNDS[scene.ground](generator), 0, 255).astype(np.int32)

@@ -20,7 +20,7 @@ TEXTURES = ("plain", "striped", "dotted", "checkered")
 GROUNDS = ("grass", "sky", "sand", "night", "bricks", "wood", "water", "snow", "tiles", "sunset", "paper")
 
 _RADII = {"small": 22, "medium": 35, "large": 50}
-# Where the things of a layout stand (centres in pixels) and by how many percent they shrink to leave room.
+# Layout -> the centres of its things in pixels, and the size of the things in percent of their usual size.
 _LAYOUTS: dict[str, tuple[tuple[tuple[int, int], ...], int]] = {
     "centre": (((112, 112),), 115),
     "left": (((66, 112),), 100),
@@ -59,8 +59,8 @@ class Thing:
 class Scene:
     """The content of a picture.
 
-    It has one to three things, in the order in which they are painted; in the layout ``front`` the second stands before
-    the first.
+    It has one to three things, in the order in which they are painted; in the layout ``front`` the second is in front
+    of the first.
     """
 
     ground: str
@@ -97,7 +97,10 @@ def draw_single(seed: int, index: int, colour: str, shape: str) -> Scene:
 
 
 def relation(scene: Scene, first: int, second: int) -> str:
-    """Say how a thing stands to a second thing: ``left``, ``right``, ``above``, ``below``, ``front`` or ``behind``."""
+    """Return the place of a thing relative to a second thing.
+
+    It is ``left``, ``right``, ``above``, ``below``, ``front`` or ``behind``.
+    """
     if scene.layout == "front":
         return "front" if first > second else "behind"
     dx = scene.things[second].x - scene.things[first].x
@@ -112,7 +115,7 @@ def _new_scene(generator: np.random.Generator) -> Scene:
     things: list[Thing] = []
     for place in range(len(_LAYOUTS[layout][0])):
         size = ("large", "small")[place] if layout == "front" else pick(generator, SIZES)
-        # Things that share a colour or a shape could not be told apart by a caption that names only this attribute.
+        # Of two things that share a colour or a shape, a caption that names only this attribute would mean either.
         while True:
             shape, colour = pick(generator, SHAPES), pick(generator, COLOURS)
             if all(thing.shape != shape and thing.colour != colour for thing in things):
