@@ -15,7 +15,7 @@ import msgspec
 
 from orchestrator.experiment.yaml_files import yaml_text
 from orchestrator.journal.directory import TrackedRuns
-from orchestrator.journal.history import History
+from orchestrator.journal.history import STANDINGS, History
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.report.figures import Figure
 from orchestrator.report.leaderboard import TrialColumn, TrialRow, columns, leaderboard
@@ -32,14 +32,6 @@ from orchestrator.views.html import Fact
 
 CAVEATS = "caveats"
 """Key of the answer that qualifies a dataset's results."""
-
-STATE_WORDS = {
-    TrialState.FINISHED: "finished",
-    TrialState.STOPPED_EARLY: "stopped early",
-    TrialState.DIVERGED: "diverged",
-    TrialState.FAILED: "failed",
-    TrialState.RUNNING: "not ended",
-}
 
 
 @dataclass(frozen=True)
@@ -155,7 +147,10 @@ def _answers(summary: Summary) -> dict[str, list[Answer]]:
 def _facts(history: History) -> list[Fact]:
     trials, repeats = history.stage(Stage.SEARCH), history.stage(Stage.CONFIRM)
     states = Counter(trial.state for trial in trials)
-    words = ", ".join(f"{states[state]:,} {word}" for state, word in STATE_WORDS.items() if states[state])
+    # Trials that have not ended come last; whether they run or wait is not known here.
+    counts = [(states[state], STANDINGS[state]) for state in TrialState if state is not TrialState.RUNNING]
+    counts.append((states[TrialState.RUNNING], "not ended"))
+    words = ", ".join(f"{number:,} {word}" for number, word in counts if number)
     facts = [("Trials", f"{len(trials):,}", words)]
     if repeats:
         candidates = count_text(len({trial.candidate for trial in repeats}), "candidate")

@@ -235,8 +235,8 @@ def _trend(space: Searched, name: str) -> list[Json]:
     bottom, top = min([*low, *space.values]), max([*high, *space.values])
     return [
         draw.band(space.band.ranges[name], [bottom] * 2, [top] * 2, "--band2"),
-        draw.band(x, rounded(low), rounded(high), "--band2"),
-        draw.line(x, rounded(mean), color="--muted", hoverinfo="skip"),
+        draw.band(x, low.round(3).tolist(), high.round(3).tolist(), "--band2"),
+        draw.line(x, mean.round(3).tolist(), color="--muted", hoverinfo="skip"),
     ]
 
 
@@ -271,7 +271,7 @@ def _field(band: Band, first: str, second: str) -> list[Json]:
     return [
         {
             **about,
-            "z": [rounded(row) for row in mean.reshape(GRID, GRID)],
+            "z": mean.reshape(GRID, GRID).round(3).tolist(),
             "coloraxis": "coloraxis",
             "contours": {"coloring": "heatmap", "showlines": True},
             "line": {"width": 0.5, "color": "--surface"},
@@ -279,7 +279,7 @@ def _field(band: Band, first: str, second: str) -> list[Json]:
         },
         {
             **about,
-            "z": [rounded(row, 4) for row in band.surface.reach(predicted).reshape(GRID, GRID)],
+            "z": band.surface.reach(predicted).reshape(GRID, GRID).round(4).tolist(),
             "contours": {"coloring": "none", "start": REACH, "end": REACH, "size": 1},
             # The scale is dark where values are good, and the edge runs there in both themes.
             "line": {"width": 2.5, "color": "#ffffff"},
@@ -290,8 +290,3 @@ def _field(band: Band, first: str, second: str) -> list[Json]:
             "marker": {"symbol": "x", "size": 12, "color": "#ffffff", "line": {"width": 1.5, "color": "#000000"}},
         },
     ]
-
-
-def rounded(row: Sequence[float] | np.ndarray, digits: int = 3) -> list[float]:
-    """Return numbers with few digits, which a page of many surfaces needs."""
-    return [round(float(value), digits) for value in row]

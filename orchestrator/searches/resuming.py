@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.experiment import Experiment, known_experiment
 from orchestrator.experiment.yaml_files import Document, override, validate
 from orchestrator.journal.directory import JOURNAL_FILE, read_history
 from orchestrator.journal.history import History
@@ -30,6 +30,9 @@ def read_experiment(directory: Path, overrides: Sequence[str] = ()) -> Experimen
     history = read_history(directory)
     if not history.experiment:
         raise ConfigError(f"{directory}: never began; start it (again) with `orchestrator search`")
+    # The check of an experiment also brings its plug-ins into use, which another experiment may have replaced.
+    if not overrides and not history.experiment.plugins and (experiment := known_experiment(history)) is not None:
+        return experiment
     return validate(Experiment, override(Document(str(directory / JOURNAL_FILE), history.experiment.values), overrides))
 
 
