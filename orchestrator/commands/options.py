@@ -105,7 +105,7 @@ def with_start_options(command: Callable[..., None]) -> Callable[..., None]:
         command(**arguments, options=StartOptions(data_root, output, uri, Cluster(address, storage), quiet))
 
     signature = inspect.Signature([*own, *shared.values()])
-    # The command itself has other parameters than those that a user types.
+    # The parameters of the command itself are not the parameters that a user types.
     del run.__wrapped__
     run.__signature__ = signature  # type: ignore[attr-defined]
     run.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()}

@@ -1,7 +1,7 @@
 """Finds each broken rule of an experiment's folder, and mends it if mending loses nothing.
 
 The journal is the truth; checkpoints, derived files and MLflow are compared with the journal. No other file repeats the
-content of a damaged line of the journal: a repair says which records are lost, and keeps a copy of the damaged journal.
+content of a damaged line of the journal. So a repair says which records are lost, and keeps a copy of the journal.
 A repair deletes no result: a file that the journal does not know, or contradicts, is moved to the folder ``set_aside``.
 """
 
@@ -63,8 +63,8 @@ def check_experiment(directory: Path, uri: str, *, repair: bool = False) -> list
     """Check an experiment's folder against its journal and the MLflow store, and mend it if asked to.
 
     Returns:
-        One finding for each breach, in the state ``fail``, or ``warn`` where the breach was mended; a single finding
-        in the state ``ok`` if all rules hold. What a repair did is the ``way_out`` of the finding.
+        One finding for each breach, in the state ``fail``, or ``warn`` where the breach was mended. If all rules hold,
+        a single finding in the state ``ok``. The ``way_out`` of a finding says what a repair did.
 
     Raises:
         AlreadyRunningError: If ``repair`` is asked for while another process runs the experiment.

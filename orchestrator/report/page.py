@@ -40,10 +40,10 @@ class Page:
 
     Attributes:
         state: State of the search, in a word or two; ``as_of`` is the time of the newest record, UTC, if there is any.
-        measure: What the metric of the values measures.
+        measure: Meaning of the metric of the values.
         answers: Dataset -> its answers, in the order of the page; first, under an empty name, those over all datasets.
-        drawn_beside: Keys of the figures that stand beside the only answer that needs them.
-        makers: Key of a figure -> function that makes the figure, in the order of the page; a live page requests each
+        drawn_beside: Keys of the figures that are drawn beside the only answer that needs them.
+        makers: Key of a figure -> function that makes the figure, in the order of the page. A live page requests each
             figure when it is needed, because to make all takes most of the time.
         runs: The runs of the trials in MLflow, if they are known.
     """
@@ -86,7 +86,7 @@ def build_page(
     newest = history.spending.newest
     chances = [chance for dataset in summary.datasets if (chance := chance_of(summary, dataset)) is not None]
     rows, answers = leaderboard(studies), _answers(summary)
-    # As JSON and back, so that no value is the alias of another one.
+    # As JSON and back, because YAML would write an alias for an object that is there twice.
     values = msgspec.json.encode(history.experiment.values)
     needed = Counter(answer.figure for group in answers.values() for answer in group if answer.figure)
     return Page(

@@ -178,7 +178,7 @@ def parallel(space: Searched) -> Panel:
     heights = np.array([places for places, _ in axes])
     low, high = draw.colour_range(space.values)
     shares = np.clip((np.array(space.values) - low) / (high - low), 0, 1) if high > low else np.ones(len(space.values))
-    # One trace for each colour: a trace for each of thousands of trials would take seconds to draw.
+    # One trace for each colour: thousands of traces, one a trial, would take seconds to draw.
     places = np.minimum((shares * len(draw.SCALE)).astype(int), len(draw.SCALE) - 1)
     traces = [_bundle(space, heights, np.flatnonzero(places == place), place) for place in np.unique(places)]
     names = [*map(draw.plain, space.names.values()), draw.plain(metric_words(space.metric))]

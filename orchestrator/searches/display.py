@@ -120,8 +120,8 @@ class Progress:
 class EpochClock:
     """Estimates the progress of the epochs that trials train now, of which a trial reports nothing.
 
-    The estimate is the time since the epoch began as a share of the usual length: the length of the trial's newest
-    epoch or, before its first, the mean over the trials of its study.
+    The estimate is the time since the epoch began as a share of the usual length. That is the length of the trial's
+    newest epoch or, before its first, the mean over the trials of its study.
     """
 
     def __init__(self, history: History) -> None:
@@ -209,7 +209,7 @@ class LiveDisplay:
         self._limits: dict[str, None] = {}
         self._races = race_lines(progress.history)
         self._epochs = EpochClock(progress.history)
-        # What is done before the first epoch, and after a signal; when the newest epoch ended.
+        # The work before the first epoch or after a signal; the times of the start and of the newest epoch.
         self._doing, self._started, self._heard = "starting", time.monotonic(), 0.0
         live.update(self._drawn())
 

@@ -164,7 +164,7 @@ def check_unchanged(experiment: Experiment, digests: Mapping[str, str], history:
 def open_checkpoints(cluster: Cluster, history: History, directory: Path) -> Checkpoints:
     """Return the experiment's checkpoints, after moving away checkpoints that the journal does not know.
 
-    They are named on standard error, because whoever cut the journal by accident may want to restore it first.
+    They are named on standard error: a user who cut the journal by accident may want to restore it first.
 
     Raises:
         ConfigError: If the journal's checkpoints lie elsewhere, or the checkpoints found belong to another journal.

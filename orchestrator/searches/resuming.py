@@ -39,7 +39,7 @@ def read_experiment(directory: Path, overrides: Sequence[str] = ()) -> Experimen
 def check_folder(directory: Path, experiment: Experiment) -> None:
     """Refuse to resume in a folder that was renamed, or copied under another name.
 
-    The experiment's name is also the name of its checkpoints under ``--storage`` and of its runs in MLflow: trials of a
+    The experiment's name is also the name of its checkpoints under ``--storage`` and of its runs in MLflow. Trials of a
     copy would be written into the original.
 
     Raises:
@@ -56,7 +56,7 @@ def check_folder(directory: Path, experiment: Experiment) -> None:
 def command_to_resume(directory: Path, history: History, verb: str | None = None) -> str | None:
     """Return the command line that resumes an experiment that no process runs, ready to be pasted.
 
-    A limit of the budget that was reached is doubled. ``verb`` is the command, where the history cannot tell which
+    A limit of the budget that was reached is doubled. ``verb`` is the command, where the history does not show which
     command was interrupted.
 
     Returns:
