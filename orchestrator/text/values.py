@@ -21,15 +21,12 @@ class _Visible(dict[int, str]):
         if category == "Cs":
             shown = "\ufffd"
         elif category in ("Cc", "Cf", "Zl", "Zp") and letter not in "\n\t":
-            shown = f"\\x{code:02x}" if code < 0x100 and category == "Cc" else _escape(code)
+            long = f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+            shown = f"\\x{code:02x}" if code < 0x100 and category == "Cc" else long
         else:
             shown = letter
         self[code] = shown
         return shown
-
-
-def _escape(code: int) -> str:
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 _VISIBLE = _Visible()
