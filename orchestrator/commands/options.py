@@ -98,7 +98,7 @@ def with_start_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(**arguments: Any) -> None:
-        # Imported when a command runs: most commands have other options of this module alone, and start nothing.
+        # Imported when a command runs: most commands take other options from this module, and start no experiment.
         from orchestrator.machines.cluster import Cluster, StartOptions
 
         data_root, output, uri, address, storage, quiet = (arguments.pop(name) for name in shared)

@@ -1,8 +1,8 @@
 """How long an experiment takes: all of it before it begins, and the rest while it runs.
 
-Work is counted in seconds of epochs as trials report them (``time/epoch_seconds``): an epoch of one model may
-take ten times as long as another's. Where trials report none, each epoch counts as one. The seconds of epochs in one
-second of the clock depend on the trials that run side by side, and on the pauses between epochs.
+Work is counted in seconds of epochs as trials report them (``time/epoch_seconds``): an epoch of one model may take
+ten times as long as another's. Where trials report none, each epoch counts as one. The seconds of epochs in one second
+of the clock depend on the trials that run side by side, and on the pauses between epochs.
 """
 
 from collections import defaultdict

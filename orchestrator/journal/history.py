@@ -85,7 +85,7 @@ HALF_TRAINED, NOT_BEGUN = "half_trained", "not_begun"
 """Standing of a trial that has not ended and has no actor: with epochs, and without."""
 
 STANDINGS = {standing: standing.replace("_", " ") for standing in (*map(str, TrialState), HALF_TRAINED, NOT_BEGUN)}
-"""Standing of a trial (``History.standing``) -> its words."""
+"""Standing of a trial (``History.standing``) -> its words, in the order in which counts name them."""
 
 
 Value = TypeVar("Value", str, int)

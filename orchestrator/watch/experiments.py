@@ -1,4 +1,4 @@
-"""The watched experiments: those of the command line, or all present and future experiments of an output folder."""
+"""The watched experiments: named experiments, or all present and future experiments of an output folder."""
 
 import threading
 from collections.abc import Sequence
