@@ -1,7 +1,7 @@
 """The command line: one table of commands, and how an error becomes an exit code.
 
-The module of a command is imported when the command is called, so that ``--help`` imports none of them and a command
-imports at its top what it needs.
+The module of a command is imported when the command is called. So ``--help`` imports none of these modules, and a
+command imports at its top what it needs.
 """
 
 import atexit

@@ -83,8 +83,8 @@ def _writing(to: Path) -> Iterator[None]:
 class StoreForm(NamedTuple):
     """A form of file or folder that holds trials with all their epochs.
 
-    The name has its article; ``writer`` is MODULE:NAME of a function that returns the number of written trials, and
-    whose module imports the extra; ``opened`` says how a user opens the path ``{}``.
+    The name has its article. ``writer`` is MODULE:NAME of a function that returns the number of written trials; its
+    module imports the extra. ``opened`` says how a user opens the path ``{}``.
     """
 
     name: str

@@ -19,7 +19,7 @@ from trainables.errors import ConfigError, DataError
 from trainables.files import write_whole
 
 SCENES = "scenes-smoke"
-"""Shipped experiment to begin with where there are no data but those that can be generated."""
+"""Shipped experiment to begin with where there are no data; its own data can be generated."""
 
 GENERAL = "flickr8k-losses"
 """Shipped experiment to begin with for any other dataset: several losses, each with its learning rate, confirmed."""
@@ -65,7 +65,7 @@ def init(
 
 
 def datasets_under(data_root: Path) -> list[str]:
-    """Return the names of the datasets under a data root, those that can be generated last."""
+    """Return the names of the datasets under a data root; datasets that can be generated come last."""
     names = []
     for folder in sorted(data_root.iterdir()) if data_root.is_dir() else ():
         try:

@@ -37,7 +37,7 @@ from trainables.plugins.in_use import offered
 from trainables.plugins.plugin import installed_plugins
 
 Listed = Mapping[str, str]
-"""What is listed of a name: ``name``, ``meaning`` in one line, and further texts by their headings."""
+"""The texts about a name: ``name``, ``meaning`` in one line, and further texts by their headings."""
 
 
 def list_losses() -> Iterator[Listed]:

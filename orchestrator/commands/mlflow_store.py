@@ -3,8 +3,8 @@
 import json
 import os
 import secrets
-import socket
 import sys
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from orchestrator.journal.journal import JournalError
 from orchestrator.machines.processes import bound_process
 from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import say
-from orchestrator.tracking.address import HOST, PORT, choose_uri, is_server
+from orchestrator.tracking.address import HOST, PORT, choose_uri, free_port, is_server
 from orchestrator.tracking.registry import find_store, register_all
 from orchestrator.tracking.sync import DeletedError, deliver
 from orchestrator.tracking.view import newest_page
@@ -61,13 +61,8 @@ def serve(uri: str, port: int, token: str) -> int:
 def choose_port(wanted: int) -> int:
     """Return a free port of the loopback address: the wanted port, or a port that the system chooses."""
     for port in (wanted, 0):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-            return int(probe.getsockname()[1])
+        with suppress(OSError):
+            return free_port(port)
     raise ConfigError(f"--port {wanted}: neither this nor any other port of {HOST} is free")
 
 

@@ -98,14 +98,14 @@ def with_start_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(**arguments: Any) -> None:
-        # Imported when a command runs: the options of all commands are read for ``--help``.
+        # Imported when a command runs: most commands take other options from this module, and start no experiment.
         from orchestrator.machines.cluster import Cluster, StartOptions
 
         data_root, output, uri, address, storage, quiet = (arguments.pop(name) for name in shared)
         command(**arguments, options=StartOptions(data_root, output, uri, Cluster(address, storage), quiet))
 
     signature = inspect.Signature([*own, *shared.values()])
-    # The command itself has other parameters than those that a user types.
+    # The parameters of the command itself are not the parameters that a user types.
     del run.__wrapped__
     run.__signature__ = signature  # type: ignore[attr-defined]
     run.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()}

@@ -196,16 +196,12 @@ def _name(shape: Mapping[str, Any], parts: Mapping[str, Any]) -> str:
     if "properties" in shape:
         return "`{values: [...]}`" if [*shape["properties"]] == ["values"] else "section"
     if shape.get("type") == "object":
-        return _mapping(shape, parts)
+        values = shape.get("additionalProperties")
+        return f"by name: {_type(values, parts) if isinstance(values, Mapping) else 'any value'}"
     kind = {"integer": "whole number", "boolean": "true or false", "string": "text"}.get(shape["type"], shape["type"])
     limits = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
     ranges = [f"{words} {shape[key]:g}" for key, words in limits.items() if key in shape]
     return " ".join([kind, ", ".join(ranges)]).strip()
-
-
-def _mapping(shape: Mapping[str, Any], parts: Mapping[str, Any]) -> str:
-    values = shape.get("additionalProperties")
-    return f"by name: {_type(values, parts)}" if isinstance(values, Mapping) else "by name: any value"
 
 
 EXIT_CODES = (

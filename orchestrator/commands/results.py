@@ -45,7 +45,12 @@ def summarise(
     if as_json or form == "json":
         print(json.dumps(to_dict(results, tables), indent=2, allow_nan=False))
         return
-    answers = [*(answer for result in results for answer in _named(result, len(results) > 1)), *tables]
+    answers: list[Answer] = []
+    for result in results:
+        # Where there are several experiments, the titles of answers name theirs.
+        experiment = f"{result.history.name} · " if len(results) > 1 else ""
+        answers += [replace(answer, question=f"{experiment}{answer.question}") for answer in result.answers]
+    answers += tables
     if form == "table":
         show(answers)
     else:
@@ -59,13 +64,6 @@ def to_dict(results: Sequence[Summary], tables: Sequence[Answer]) -> dict[str, A
     ]
     answers += [{"experiment": None, **table.to_dict()} for table in tables]
     return {"experiments": [result.to_dict() for result in results], "answers": answers}
-
-
-def _named(result: Summary, several: bool) -> list[Answer]:
-    """Return the answers of an experiment, with its name in their titles where there are several experiments."""
-    if not several:
-        return result.answers
-    return [replace(answer, question=f"{result.history.name} · {answer.question}") for answer in result.answers]
 
 
 def report(

@@ -132,8 +132,8 @@ def _next(result: SearchResult) -> str:
 def _exit(result: SearchResult, experiment: Experiment) -> None:
     if result.ended_by in SPENT:
         limit = f"budget.{result.ended_by}={getattr(experiment.budget, result.ended_by):g}"
-        way_out = f"resume with `orchestrator extend {path_text(result.directory)}` or a larger --set {limit}"
-        say(f"budget spent: {limit} ended the search; {way_out}", error=True)
+        remedy = f"resume with `orchestrator extend {path_text(result.directory)}` or a larger --set {limit}"
+        say(f"budget spent: {limit} ended the search; {remedy}", error=True)
         raise typer.Exit(4)
     if set(find_champions(result.history)) != set(experiment.datasets):
         say("error: no trial finished, so there is no winner; see the errors of the trials above", error=True)

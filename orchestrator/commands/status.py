@@ -46,20 +46,17 @@ def status(
     rows = ROWS if is_live else None if every else MOST
     with Live(console=make_console(), auto_refresh=False) if is_live else nullcontext() as live:
         while True:
-            _show(now, rows, as_json, live)
+            if live is not None:
+                live.update(_drawn(now, rows), refresh=True)
+            elif as_json:
+                results = summarise(now.history) if now.history.experiment else {}
+                print(json.dumps({**now.to_dict(), **results}), flush=True)
+            else:
+                make_console().print(_drawn(now, rows))
             if not watch or now.holder is None:
                 return
             time.sleep(SECONDS)
             now = read_status(followed)
-
-
-def _show(now: Status, rows: int | None, as_json: bool, live: Live | None) -> None:
-    if live is not None:
-        live.update(_drawn(now, rows), refresh=True)
-    elif as_json:
-        print(json.dumps({**now.to_dict(), **(summarise(now.history) if now.history.experiment else {})}), flush=True)
-    else:
-        make_console().print(_drawn(now, rows))
 
 
 def _drawn(now: Status, rows: int | None) -> Group:

@@ -1,7 +1,7 @@
 """Finds each broken rule of an experiment's folder, and mends it if mending loses nothing.
 
 The journal is the truth; checkpoints, derived files and MLflow are compared with the journal. No other file repeats the
-content of a damaged line of the journal: a repair says which records are lost, and keeps a copy of the damaged journal.
+content of a damaged line of the journal. So a repair says which records are lost, and keeps a copy of the journal.
 A repair deletes no result: a file that the journal does not know, or contradicts, is moved to the folder ``set_aside``.
 """
 
@@ -63,8 +63,8 @@ def check_experiment(directory: Path, uri: str, *, repair: bool = False) -> list
     """Check an experiment's folder against its journal and the MLflow store, and mend it if asked to.
 
     Returns:
-        One finding for each breach, in the state ``fail``, or ``warn`` where the breach was mended; a single finding
-        in the state ``ok`` if all rules hold. What a repair did is the ``way_out`` of the finding.
+        One finding for each breach, in the state ``fail``, or ``warn`` where the breach was mended. If all rules hold,
+        a single finding in the state ``ok``. The ``way_out`` of a finding says what a repair did.
 
     Raises:
         AlreadyRunningError: If ``repair`` is asked for while another process runs the experiment.
@@ -135,32 +135,32 @@ def _torn(reader: JournalReader) -> Breach:
     problem = f"{path}: {len(reader.rest)} bytes of a record that was being written when the process was killed"
     if reader.rest.endswith(b"\n"):
         problem = f"{path}: line {reader.count + 1}, the last: damaged"
-    way_out = f"--repair cuts it off, and keeps the file as it is as {copy_name(path).name}"
+    remedy = f"--repair cuts it off, and keeps the file as it is as {copy_name(path).name}"
 
     def cut() -> str:
         copy = keep_copy(path)
         Ledger(path).close()
         return f"cut off, and its event happens again; the file as it was: {copy}"
 
-    return Breach(Check("journal", "fail", problem, way_out), cut)
+    return Breach(Check("journal", "fail", problem, remedy), cut)
 
 
 def check_journal(records: list[Record], history: History) -> Iterator[Breach]:
     """Each trial has every epoch once and one end."""
-    way_out = "the journal contradicts itself: restore it from a backup"
+    remedy = "the journal contradicts itself: restore it from a backup"
     ends = Counter(record.trial for record in records if has_ended(record))
     for trial in history.trials.values():
         if ends[trial.id] != (trial.state is not TrialState.RUNNING):
-            yield Breach(Check("trial", "fail", f"{trial.id}: ended {ends[trial.id]} times", way_out))
+            yield Breach(Check("trial", "fail", f"{trial.id}: ended {ends[trial.id]} times", remedy))
         if sorted(trial.epochs) != list(range(1, trial.last_epoch + 1)):
-            yield Breach(Check("trial", "fail", f"{trial.id}: has epochs {sorted(trial.epochs)}", way_out))
+            yield Breach(Check("trial", "fail", f"{trial.id}: has epochs {sorted(trial.epochs)}", remedy))
     epochs = Counter((record.trial, record.epoch) for record in records if isinstance(record, EpochEnded))
     for (name, epoch), times in epochs.items():
         if times > 1:
-            yield Breach(Check("trial", "fail", f"{name}: epoch {epoch} is there {times} times", way_out))
+            yield Breach(Check("trial", "fail", f"{name}: epoch {epoch} is there {times} times", remedy))
     if history.ended_by == "trials" and history.running():
         names = ", ".join(trial.id for trial in history.running())
-        yield Breach(Check("trial", "fail", f"the search is finished, but these are not: {names}", way_out))
+        yield Breach(Check("trial", "fail", f"the search is finished, but these are not: {names}", remedy))
 
 
 def check_checkpoints(trials: Path, history: History, *, runs: bool) -> Iterator[Breach]:
@@ -168,8 +168,8 @@ def check_checkpoints(trials: Path, history: History, *, runs: bool) -> Iterator
     for path in (path for folder in sorted(trials.glob("*/")) for path in list_epochs(folder)):
         damage = find_damage(path)
         if damage is not None:
-            way_out = "--repair sets it aside, so that the one before is used"
-            yield Breach(Check("checkpoint", "fail", damage, way_out), partial(_set_aside, path))
+            remedy = "--repair sets it aside, so that the one before is used"
+            yield Breach(Check("checkpoint", "fail", damage, remedy), partial(_set_aside, path))
     for trial in history.trials.values():
         yield from _check_kept(trials / trial.id, trial)
     if not runs:
@@ -177,13 +177,13 @@ def check_checkpoints(trials: Path, history: History, *, runs: bool) -> Iterator
         checkpoints = FolderStore(trials)
         if halves := checkpoints.partial():
             problem = f"half written when its process was killed: {some(map(str, halves))}"
-            way_out = "--repair, or the next start, removes it; its epoch is trained again"
-            yield Breach(Check("checkpoint", "fail", problem, way_out), partial(_remove_partial, checkpoints))
+            remedy = "--repair, or the next start, removes it; its epoch is trained again"
+            yield Breach(Check("checkpoint", "fail", problem, remedy), partial(_remove_partial, checkpoints))
         if beyond := checkpoints.ahead(epochs):
             problem = f"beyond what the journal knows: {some(entry.address for entry in beyond)}"
-            way_out = f"--repair, or the next start, moves it to {trials.parent / FOLDER}"
+            remedy = f"--repair, or the next start, moves it to {trials.parent / FOLDER}"
             yield Breach(
-                Check("checkpoint", "fail", problem, way_out), lambda: f"moved to {some(checkpoints.rewind(epochs))}"
+                Check("checkpoint", "fail", problem, remedy), lambda: f"moved to {some(checkpoints.rewind(epochs))}"
             )
 
 
@@ -194,24 +194,24 @@ def check_passed_over(history: History) -> Iterator[Breach]:
     """
     for trial in history.running():
         for damage in trial.damage:
-            way_out = "the trial trained those epochs again, with the same numbers; find out what damages files there"
-            yield Breach(Check("checkpoint", "warn", f"{trial.id}: passed over: {damage}", way_out))
+            remedy = "the trial trained those epochs again, with the same numbers; find out what damages files there"
+            yield Breach(Check("checkpoint", "warn", f"{trial.id}: passed over: {damage}", remedy))
 
 
 def check_unknown(directory: Path, history: History) -> Iterator[Breach]:
     """The journal knows all trials of the checkpoints and of ``summary.json``."""
     unknown = find_unknown(directory, history)
     if unknown.lost is not None:
-        way_out = f"restore {directory / JOURNAL_FILE} from a backup; without one, resume trains again what is lost"
-        yield Breach(Check("journal", "fail", unknown.lost, way_out))
+        remedy = f"restore {directory / JOURNAL_FILE} from a backup; without one, resume trains again what is lost"
+        yield Breach(Check("journal", "fail", unknown.lost, remedy))
     if unknown.moved is not None:
-        way_out = "move them back if the journal that knows them is restored; else remove them when nobody needs them"
-        yield Breach(Check("set aside", "warn", unknown.moved, way_out))
+        remedy = "move them back if the journal that knows them is restored; else remove them when nobody needs them"
+        yield Breach(Check("set aside", "warn", unknown.moved, remedy))
     if unknown.summarised:
         problem = f"{directory / SUMMARY}: has {unknown.summarised} trials that the journal does not know"
-        way_out = f"--repair, or the next start, moves it to {directory / FOLDER}"
+        remedy = f"--repair, or the next start, moves it to {directory / FOLDER}"
         yield Breach(
-            Check("file", "fail", problem, way_out), lambda: f"moved to {set_summary_aside(directory, history)}"
+            Check("file", "fail", problem, remedy), lambda: f"moved to {set_summary_aside(directory, history)}"
         )
 
 
@@ -225,32 +225,32 @@ def check_derived(directory: Path, history: History) -> Iterator[Breach]:
     for name, text in texts.items():
         if not _says(directory / name, text):
             problem = f"{directory / name}: missing, damaged, or not what the journal says"
-            way_out = f"--repair writes it again from the journal, and keeps a former file in {directory / FOLDER}"
-            yield Breach(Check("file", "fail", problem, way_out), partial(_write, directory / name, text))
+            remedy = f"--repair writes it again from the journal, and keeps a former file in {directory / FOLDER}"
+            yield Breach(Check("file", "fail", problem, remedy), partial(_write, directory / name, text))
 
 
 def check_tracking(directory: Path, history: History, uri: str) -> list[Breach]:
     """MLflow has one run for each trial, in the trial's state, with all epochs, and knows where the run's files are."""
     if not is_installed("tracking"):
-        way_out = "pip install 'icr-orchestrator[tracking]'"
+        remedy = "pip install 'icr-orchestrator[tracking]'"
         problem = "MLflow is not installed, so nobody looked at what MLflow holds"
-        return [Breach(Check("tracking", "warn", problem, way_out))]
+        return [Breach(Check("tracking", "warn", problem, remedy))]
     shown, mend = without_password(uri), partial(_deliver, directory.resolve(), uri)
     try:
         differences = find_differences(uri, directory.resolve().parent, directory.resolve().name, history)
     except ExperimentDeletedError as error:
-        way_out = "--repair brings it back; a start of the search, or sync of all experiments, does not"
-        return [Breach(Check("tracking", "fail", f"{shown}: {error}", way_out), mend)]
+        remedy = "--repair brings it back; a start of the search, or sync of all experiments, does not"
+        return [Breach(Check("tracking", "fail", f"{shown}: {error}", remedy), mend)]
     except StoreMovedError as error:
         return [Breach(refused("tracking", error, ". "))]
     except store_failures() as error:
-        way_out = "start the server; a damaged database can be removed: --repair then makes it again from the journals"
-        return [Breach(Check("tracking", "fail", f"{shown}: {first_line(error)}", way_out))]
+        remedy = "start the server; a damaged database can be removed: --repair then makes it again from the journals"
+        return [Breach(Check("tracking", "fail", f"{shown}: {first_line(error)}", remedy))]
     if not differences:
         return []
     named = "; ".join(differences[:3]) + (f"; and {len(differences) - 3} more" if len(differences) > 3 else "")
-    way_out = "--repair, or the next start, sends what is missing"
-    return [Breach(Check("tracking", "fail", f"{shown}: {named}", way_out), mend)]
+    remedy = "--repair, or the next start, sends what is missing"
+    return [Breach(Check("tracking", "fail", f"{shown}: {named}", remedy), mend)]
 
 
 def _mended(breach: Breach) -> Check:

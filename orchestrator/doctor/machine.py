@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ from orchestrator.machines.cluster import Cluster
 from orchestrator.storage.bucket import ObjectStore, StorageError, is_bucket
 from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import typed_program
-from orchestrator.tracking.address import choose_uri
+from orchestrator.tracking.address import PORT, choose_uri, free_port
 from orchestrator.tracking.connection import StoreMovedError, count_experiments
 from trainables.errors import ConfigError, UserError
 from trainables.extras import EXTRAS, is_installed, missing_modules
@@ -55,8 +54,8 @@ def examine(data_root: str, output: Path, tracking_uri: str | None, cluster: Clu
 
 def refused(check: str, error: Exception, separator: str = "; ") -> Check:
     """Return the finding of a refusal, whose message is the reason and then the remedy."""
-    reason, _, way_out = str(error).partition(separator)
-    return Check(check, "fail", reason, way_out)
+    reason, _, remedy = str(error).partition(separator)
+    return Check(check, "fail", reason, remedy)
 
 
 def check_answers(check: str, cluster: Cluster) -> Check:
@@ -89,8 +88,8 @@ def check_packages() -> Check:
     lacking = [extra for extra in EXTRAS if extra not in RARE and not is_installed(extra)]
     if lacking:
         problem = f"extras that are not installed: {', '.join(lacking)}"
-        way_out = f"where their commands are wanted: pip install 'icr-orchestrator[{','.join(lacking)}]'"
-        return Check("packages", "warn", problem, way_out)
+        remedy = f"where their commands are wanted: pip install 'icr-orchestrator[{','.join(lacking)}]'"
+        return Check("packages", "warn", problem, remedy)
     return Check("packages", "ok", ", ".join(f"{name} {version(name)}" for name in ("ray", "optuna", "mlflow")))
 
 
@@ -157,33 +156,31 @@ def check_memory() -> Check:
     return Check("memory", "ok", memory)
 
 
-def check_port(port: int = 5000) -> Check:
+def check_port(port: int = PORT) -> Check:
     """The port of ``orchestrator ui`` is free."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            problem = f"{port} for `orchestrator ui`: {error.strerror}"
-            return Check("port", "warn", problem, "the command takes another free port; or choose a port with --port")
+    try:
+        free_port(port)
+    except OSError as error:
+        problem = f"{port} for `orchestrator ui`: {error.strerror}"
+        return Check("port", "warn", problem, "the command takes another free port; or choose a port with --port")
     return Check("port", "ok", f"{port} for `orchestrator ui` is free")
 
 
 def check_data_root(data_root: str) -> Check:
     """The data root, a folder or a bucket, holds datasets."""
-    way_out = f"{typed_program()} data generate scenes --images 2000 --seed 0 --out data/scenes, or --data-root FOLDER"
+    remedy = f"{typed_program()} data generate scenes --images 2000 --seed 0 --out data/scenes, or --data-root FOLDER"
     if is_bucket(data_root):
-        way_out = "copy the folders of the datasets into the bucket, or name another bucket with --data-root"
+        remedy = "copy the folders of the datasets into the bucket, or name another bucket with --data-root"
         try:
             names = ObjectStore.parse(data_root).folders()
         except StorageError as error:
-            return Check("data root", "fail", str(error), way_out)
+            return Check("data root", "fail", str(error), remedy)
     elif Path(data_root).is_dir():
         names = sorted(path.name for path in Path(data_root).iterdir() if path.is_dir())
     else:
-        return Check("data root", "warn", f"{data_root} is no folder", way_out)
+        return Check("data root", "warn", f"{data_root} is no folder", remedy)
     if not names:
-        return Check("data root", "warn", f"{data_root} holds no dataset", way_out)
+        return Check("data root", "warn", f"{data_root} holds no dataset", remedy)
     return Check("data root", "ok", f"{data_root}: {', '.join(names)}")
 
 
@@ -210,5 +207,5 @@ def check_store(output: Path, tracking_uri: str | None) -> Check:
     except StoreMovedError as error:
         return refused("store", error, ". ")
     except ConnectionError as error:
-        way_out = "start the server, or remove --tracking-uri; a search runs without it and names the missing runs"
-        return Check("store", "warn", str(error), way_out)
+        remedy = "start the server, or remove --tracking-uri; a search runs without it and names the missing runs"
+        return Check("store", "warn", str(error), remedy)

@@ -369,7 +369,7 @@ def changed_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tu
 def _whole(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return an experiment with the keys that an older version did not have, each with its default."""
     try:
-        return validate(Experiment, values, "journal").to_dict()
+        return _parsed(BegunExperiment.of(values)).to_dict()
     except ConfigError:
         # This version refuses the old experiment, so every difference counts.
         return values

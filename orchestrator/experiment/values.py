@@ -59,9 +59,7 @@ class SamplerKind:
     """The spaces that a sampler can search.
 
     Attributes:
-        meaning: Meaning in a line.
         conditional: Whether some parameters may exist only at some values of other parameters.
-        several_objectives: Whether a study may have several objectives.
         needs_range: Whether a study must have a parameter with a range.
     """
 
@@ -164,7 +162,7 @@ def check_training(changes: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _in_unit(unit: str) -> Callable[[Any], Any]:
-    """Return a check that refuses a duration with a unit, and tells its number in the key's unit."""
+    """Return a check that refuses a duration with a unit, and gives its number in the key's unit."""
 
     def check(value: Any) -> Any:
         match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([a-z]+)", value) if isinstance(value, str) else None

@@ -1,6 +1,6 @@
 """YAML files that describe work, read within limits and refused in words: place, key, rule, value got, remedy.
 
-A configuration comes from people, and from programs that make mistakes: a text that would take minutes or gigabytes to
+A configuration comes from people, and from programs that make mistakes. A text that would take minutes or gigabytes to
 read is refused early, with the place. Only texts, numbers, truth values, null, lists and mappings are read; no
 text can name a class.
 
@@ -213,7 +213,7 @@ class Document:
     places: Mapping[str, str] = field(default_factory=dict)
 
     def lines(self, mistakes: Iterable[str]) -> list[str]:
-        """Return mistakes, each of which begins with its key, with their places in front and in their order."""
+        """Return mistakes, which begin with their keys, in the order of their places, with the places in front."""
         order = {key: number for number, key in enumerate(self.places)}
         keys = [(self._key_of(mistake), mistake) for mistake in mistakes]
         keys.sort(key=lambda row: order.get(row[0], -1))

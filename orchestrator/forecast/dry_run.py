@@ -143,7 +143,7 @@ def limit_concurrency(
 ) -> Concurrency:
     """Return how many trials run at once, and which limit is reached first; of equal limits, the resource.
 
-    A trial, or a group of ``fuse`` fused trials, gets ``gpus`` of a GPU, >= 0, and ``wanted.cpus``; ``available`` are
+    A trial, or a group of ``fuse`` fused trials, gets ``gpus`` of a GPU, >= 0, and ``wanted.cpus``. ``available`` has
     ``CPU`` and ``GPU`` of all machines together.
     """
     # Rounded as Ray rounds, so that a rounding error of a share loses no trial.
@@ -241,8 +241,8 @@ def sample_points(
     """Return the first points of a study: published points and points from elsewhere, then points that are drawn.
 
     Returns:
-        Plain values for JSON: ``params`` by the names of the space, and what they mean: ``loss``, ``loss_parameters``,
-        ``training`` and ``model_parameters``; a point of ``search.prior`` has its ``source``, a study.
+        Plain values for JSON: ``params`` by the names of the space, and their meaning: ``loss``, ``loss_parameters``,
+        ``training`` and ``model_parameters``. A point of ``search.prior`` has its ``source``, a study.
     """
     from orchestrator.studies.study import Study
 

@@ -1,8 +1,8 @@
 """How long an experiment takes: all of it before it begins, and the rest while it runs.
 
-Work is counted in seconds of epochs as trials report them (``time/epoch_seconds``), because an epoch of one model may
-take ten times as long as an epoch of another; where trials report none, each epoch counts as one. The seconds of epochs
-that are trained in one second of the clock say how many trials run side by side and how much passes between epochs.
+Work is counted in seconds of epochs as trials report them (``time/epoch_seconds``): an epoch of one model may take
+ten times as long as another's. Where trials report none, each epoch counts as one. The seconds of epochs in one second
+of the clock depend on the trials that run side by side, and on the pauses between epochs.
 """
 
 from collections import defaultdict
@@ -55,7 +55,7 @@ class TrainingRate:
     """How fast an experiment trains: seconds of epochs in a second of the clock.
 
     Args:
-        history: History of the experiment, which others keep up to date; what it holds counts as earlier starts.
+        history: History of the experiment, which others keep up to date; its present records count as earlier starts.
     """
 
     def __init__(self, history: History) -> None:
@@ -86,7 +86,7 @@ class TrainingRate:
 
 
 class PlannedWork:
-    """What an experiment will train and evaluate.
+    """All trainings and evaluations of an experiment.
 
     Args:
         experiment: The experiment. Its studies are made once, because a display asks several times a second.

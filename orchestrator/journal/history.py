@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from orchestrator.journal import records
 from orchestrator.journal.begun_experiment import NO_EXPERIMENT, BegunExperiment
-from orchestrator.journal.trial import PriorPoint, Stage, Trial, WarmTrial
+from orchestrator.journal.trial import PriorPoint, Stage, Trial, TrialState, WarmTrial
 from trainables.config import TrialConfig
 from trainables.errors import UserError
 from trainables.plugins.in_use import use
@@ -83,6 +83,9 @@ class Spending:
 
 HALF_TRAINED, NOT_BEGUN = "half_trained", "not_begun"
 """Standing of a trial that has not ended and has no actor: with epochs, and without."""
+
+STANDINGS = {standing: standing.replace("_", " ") for standing in (*map(str, TrialState), HALF_TRAINED, NOT_BEGUN)}
+"""Standing of a trial (``History.standing``) -> its words, in the order in which counts name them."""
 
 
 Value = TypeVar("Value", str, int)

@@ -2,7 +2,7 @@
 
 A colour is the name of a CSS custom property (``--c1``). The page looks up its value when drawing, so that only the
 stylesheet depends on light or dark mode. In the same way, a trace has the ids of its trials (``text``), and the page
-writes what is known of each trial into ``hovertext``, so that no chart repeats the parameters of all trials.
+writes the facts about each trial into ``hovertext``. So no chart repeats the parameters of all trials.
 """
 
 import html
@@ -161,8 +161,8 @@ def scaled(values: Sequence[float], *, log: bool = False) -> list[float]:
 def colour_range(values: Sequence[float]) -> tuple[float, float]:
     """Return the values at the ends of a colour scale; values beyond the lower end have its colour.
 
-    The lower end is the lowest value, but at most 1.5 interquartile ranges below the lower quartile, so that a few
-    trials that learned nothing do not leave all others in one colour.
+    The lower end is the lowest value, but at most 1.5 interquartile ranges below the lower quartile. So a few trials
+    that learned nothing do not leave all others in one colour.
     """
     lower, upper = np.quantile(values, [0.25, 0.75])
     return max(min(values), float(lower - 1.5 * (upper - lower))), max(values)

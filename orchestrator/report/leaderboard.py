@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.journal.history import STANDINGS
 from orchestrator.journal.trial import Trial
 from orchestrator.report.figures import plain
 from orchestrator.report.loss_figures import counted_epoch
@@ -108,7 +109,7 @@ def _row(study: Study, trial: Trial) -> TrialRow:
     cells: dict[str, tuple[Any, str]] = {
         "trial": (name, name),
         "value": (value, metric_text(trial.metric, value) + several),
-        "state": (state, state.replace("_", " ")),
+        "state": (state, STANDINGS[state]),
         "epochs": (trial.last_epoch, f"{trial.last_epoch} of {trial.total_epochs}"),
         "epochs_to_95": (reached, str(reached or "")),
         "seconds": (round(trial.seconds, 3), duration_text(trial.seconds)),
@@ -144,7 +145,7 @@ def _details(trial: Trial, repeats: Sequence[Trial]) -> list[tuple[str, str]]:
     facts.append(("seed", str(trial.config.seed)))
     for repeat in repeats:
         reached = metric_text(trial.metric, repeat.best_value)
-        facts.append((f"seed {repeat.config.seed}", f"{reached}, {repeat.state.value.replace('_', ' ')}"))
+        facts.append((f"seed {repeat.config.seed}", f"{reached}, {STANDINGS[repeat.state]}"))
     if trial.best_epoch:
         facts.append(("best epoch", str(trial.best_epoch)))
     return facts

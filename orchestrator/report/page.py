@@ -15,7 +15,7 @@ import msgspec
 
 from orchestrator.experiment.yaml_files import yaml_text
 from orchestrator.journal.directory import TrackedRuns
-from orchestrator.journal.history import History
+from orchestrator.journal.history import STANDINGS, History
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.report.figures import Figure
 from orchestrator.report.leaderboard import TrialColumn, TrialRow, columns, leaderboard
@@ -33,14 +33,6 @@ from orchestrator.views.html import Fact
 CAVEATS = "caveats"
 """Key of the answer that qualifies a dataset's results."""
 
-STATE_WORDS = {
-    TrialState.FINISHED: "finished",
-    TrialState.STOPPED_EARLY: "stopped early",
-    TrialState.DIVERGED: "diverged",
-    TrialState.FAILED: "failed",
-    TrialState.RUNNING: "not ended",
-}
-
 
 @dataclass(frozen=True)
 class Page:
@@ -48,10 +40,10 @@ class Page:
 
     Attributes:
         state: State of the search, in a word or two; ``as_of`` is the time of the newest record, UTC, if there is any.
-        measure: What the metric of the values measures.
+        measure: Meaning of the metric of the values.
         answers: Dataset -> its answers, in the order of the page; first, under an empty name, those over all datasets.
-        drawn_beside: Keys of the figures that stand beside the only answer that needs them.
-        makers: Key of a figure -> function that makes the figure, in the order of the page; a live page requests each
+        drawn_beside: Keys of the figures that are drawn beside the only answer that needs them.
+        makers: Key of a figure -> function that makes the figure, in the order of the page. A live page requests each
             figure when it is needed, because to make all takes most of the time.
         runs: The runs of the trials in MLflow, if they are known.
     """
@@ -94,7 +86,7 @@ def build_page(
     newest = history.spending.newest
     chances = [chance for dataset in summary.datasets if (chance := chance_of(summary, dataset)) is not None]
     rows, answers = leaderboard(studies), _answers(summary)
-    # As JSON and back, so that no value is the alias of another one.
+    # As JSON and back, because YAML would write an alias for an object that is there twice.
     values = msgspec.json.encode(history.experiment.values)
     needed = Counter(answer.figure for group in answers.values() for answer in group if answer.figure)
     return Page(
@@ -155,7 +147,10 @@ def _answers(summary: Summary) -> dict[str, list[Answer]]:
 def _facts(history: History) -> list[Fact]:
     trials, repeats = history.stage(Stage.SEARCH), history.stage(Stage.CONFIRM)
     states = Counter(trial.state for trial in trials)
-    words = ", ".join(f"{states[state]:,} {word}" for state, word in STATE_WORDS.items() if states[state])
+    # Trials that have not ended come last; whether they run or wait is not known here.
+    counts = [(states[state], STANDINGS[state]) for state in TrialState if state is not TrialState.RUNNING]
+    counts.append((states[TrialState.RUNNING], "not ended"))
+    words = ", ".join(f"{number:,} {word}" for number, word in counts if number)
     facts = [("Trials", f"{len(trials):,}", words)]
     if repeats:
         candidates = count_text(len({trial.candidate for trial in repeats}), "candidate")

@@ -206,8 +206,8 @@ def compared_queries(
         history: History of the experiment.
         verdict: Verdict of the confirmation of a dataset.
         names: Id of a trial -> its name on the page.
-        data: The test split of the dataset and the source of its image files; or a sentence, which may be empty, about
-            why the page has no pictures and captions.
+        data: Test split and source of the image files; or a sentence, which may be empty, on why the page has no
+            pictures and captions.
     """
     winner, opponent = verdict.winner, _opponent(verdict)
     if winner is None or opponent is None:

@@ -96,7 +96,7 @@ def rounded(value: Any) -> Any:
         return {name: rounded(inner) for name, inner in value.items()}
     if not isinstance(value, list | tuple):
         return value
-    # Nearly all values are in lists of numbers or ids, and a call for each takes longer than its digits.
+    # Nearly all values are in lists of numbers or ids, and a call for each value takes longer than its rounding.
     if all(type(inner) is str for inner in value):
         return list(value)
     return [float(ROUND % inner) if type(inner) is float else rounded(inner) for inner in value]

@@ -179,7 +179,7 @@ def parallel(space: Searched) -> Panel:
     heights = np.array([places for places, _ in axes])
     low, high = draw.colour_range(space.values)
     shares = np.clip((np.array(space.values) - low) / (high - low), 0, 1) if high > low else np.ones(len(space.values))
-    # One trace for each colour: a trace for each of thousands of trials would take seconds to draw.
+    # One trace for each colour: thousands of traces, one a trial, would take seconds to draw.
     places = np.minimum((shares * len(draw.SCALE)).astype(int), len(draw.SCALE) - 1)
     traces = [_bundle(space, heights, np.flatnonzero(places == place), place) for place in np.unique(places)]
     names = [*map(draw.plain, space.names.values()), draw.plain(metric_words(space.metric))]
@@ -236,8 +236,8 @@ def _trend(space: Searched, name: str) -> list[Json]:
     bottom, top = min([*low, *space.values]), max([*high, *space.values])
     return [
         draw.band(space.band.ranges[name], [bottom] * 2, [top] * 2, "--band2"),
-        draw.band(x, rounded(low), rounded(high), "--band2"),
-        draw.line(x, rounded(mean), color="--muted", hoverinfo="skip"),
+        draw.band(x, low.round(3).tolist(), high.round(3).tolist(), "--band2"),
+        draw.line(x, mean.round(3).tolist(), color="--muted", hoverinfo="skip"),
     ]
 
 
@@ -272,7 +272,7 @@ def _field(band: Band, first: str, second: str) -> list[Json]:
     return [
         {
             **about,
-            "z": [rounded(row) for row in mean.reshape(GRID, GRID)],
+            "z": mean.reshape(GRID, GRID).round(3).tolist(),
             "coloraxis": "coloraxis",
             "contours": {"coloring": "heatmap", "showlines": True},
             "line": {"width": 0.5, "color": "--surface"},
@@ -280,7 +280,7 @@ def _field(band: Band, first: str, second: str) -> list[Json]:
         },
         {
             **about,
-            "z": [rounded(row, 4) for row in band.surface.reach(predicted).reshape(GRID, GRID)],
+            "z": band.surface.reach(predicted).reshape(GRID, GRID).round(4).tolist(),
             "contours": {"coloring": "none", "start": REACH, "end": REACH, "size": 1},
             # The scale is dark where values are good, and the edge runs there in both themes.
             "line": {"width": 2.5, "color": "#ffffff"},
@@ -291,8 +291,3 @@ def _field(band: Band, first: str, second: str) -> list[Json]:
             "marker": {"symbol": "x", "size": 12, "color": "#ffffff", "line": {"width": 1.5, "color": "#000000"}},
         },
     ]
-
-
-def rounded(row: Sequence[float] | np.ndarray, digits: int = 3) -> list[float]:
-    """Return numbers with few digits, which a page of many surfaces needs."""
-    return [round(float(value), digits) for value in row]

@@ -1,6 +1,6 @@
 """When a search ends although trials are left.
 
-A limit of hours or a target ends the search at once; running trials keep their checkpoints and the state ``running``,
+A limit of hours or a target ends the search at once. Running trials keep their checkpoints and the state ``running``,
 so that the same command with a larger budget resumes them. On a plateau a study gets no new trials; if a running
 trial still finds a better value, the study continues.
 """
@@ -81,7 +81,7 @@ class BudgetMeter:
     def _note_end(self, trial: Trial) -> None:
         value = None
         if trial.state is TrialState.FINISHED:
-            # The mean of a setting's trainings counts, over the trainings that had finished by then: a process that
+            # The mean of a setting's trainings counts, over the trainings that had finished by then. A process that
             # resumes the search goes through past ends with a history that already has later trainings.
             trainings = self._finished.setdefault(trial.candidate or trial.id, [])
             trainings.append(trial)

@@ -21,7 +21,7 @@ from orchestrator.forecast.time_left import (
     evaluation_seconds,
     work_left,
 )
-from orchestrator.journal.history import History
+from orchestrator.journal.history import STANDINGS, History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.points import Point, points_of
 from orchestrator.journal.records import (
@@ -39,7 +39,7 @@ from orchestrator.journal.trial import Stage, Trial
 from orchestrator.results.answers import Summary, chance_of, dataset_answers, over_datasets
 from orchestrator.results.confirmation import race_names, races_of
 from orchestrator.results.race import describe_race, describe_round
-from orchestrator.searches.trial_table import FEWEST_ROWS, ROWS, WORDS, count_words, trials_table
+from orchestrator.searches.trial_table import FEWEST_ROWS, ROWS, count_words, trials_table
 from orchestrator.text.terminal import make_console, say
 from orchestrator.text.values import clock_text, count_text
 from orchestrator.text.wording import metric_meaning, number_text, printed, setting_text
@@ -120,8 +120,8 @@ class Progress:
 class EpochClock:
     """Estimates the progress of the epochs that trials train now, of which a trial reports nothing.
 
-    The estimate is the time since the epoch began as a share of the usual length: the length of the trial's newest
-    epoch or, before its first, the mean over the trials of its study.
+    The estimate is the time since the epoch began as a share of the usual length. That is the length of the trial's
+    newest epoch or, before its first, the mean over the trials of its study.
     """
 
     def __init__(self, history: History) -> None:
@@ -209,7 +209,7 @@ class LiveDisplay:
         self._limits: dict[str, None] = {}
         self._races = race_lines(progress.history)
         self._epochs = EpochClock(progress.history)
-        # What is done before the first epoch, and after a signal; when the newest epoch ended.
+        # The work before the first epoch or after a signal; the times of the start and of the newest epoch.
         self._doing, self._started, self._heard = "starting", time.monotonic(), 0.0
         live.update(self._drawn())
 
@@ -356,7 +356,7 @@ def race_lines(history: History) -> list[str]:
 def describe_end(trial: Trial) -> str:
     """Return in words how a trial ended."""
     setting = setting_text(trial.parameters)
-    words = f"{WORDS[trial.state]} after epoch {trial.last_epoch}" + (f", {setting}" if setting else "")
+    words = f"{STANDINGS[trial.state]} after epoch {trial.last_epoch}" + (f", {setting}" if setting else "")
     if trial.error is not None:
         return f"{words}: {trial.error}"
     value = number_text(trial.best_value or 0.0, trial.metric)

@@ -32,7 +32,6 @@ class Best:
     Attributes:
         dataset: Name of the dataset in the experiment.
         trial: The trial whose settings won.
-        loss: Loss of the trial.
         parameters: Values of the searched parameters, by name.
         confirmed: Whether the settings were trained again with fresh seeds; else it is the best trial of the search.
         val: Metrics on the val split; for a confirmed winner, means over the seeds.

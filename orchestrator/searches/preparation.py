@@ -143,28 +143,28 @@ def check_unchanged(experiment: Experiment, digests: Mapping[str, str], history:
     """
     if not history.trials:
         return
-    way_out = f"give the experiment another name (--set name=...) or remove {directory}"
+    remedy = f"give the experiment another name (--set name=...) or remove {directory}"
     if plugins := changed_plugins(history.experiment.plugins, experiment.plugins):
         raise ConfigError(
             f"{directory}: was started with other plug-ins than now: {'; '.join(plugins)}; trials of both could not be "
-            f"compared: {way_out}, or resume with the recorded code: `orchestrator resume {directory.name}`"
+            f"compared: {remedy}, or resume with the recorded code: `orchestrator resume {directory.name}`"
         )
     changed = changed_keys(history.experiment.values, experiment.to_dict())
     if changed:
         changes = ", ".join(f"{key} ({short(before)} -> {short(after)})" for key, (before, after) in changed.items())
         raise ConfigError(
-            f"{directory}: was started with other settings than now: {changes}; {way_out}; "
+            f"{directory}: was started with other settings than now: {changes}; {remedy}; "
             f"`orchestrator resume {directory}` resumes it as it was started"
         )
     for key, digest in history.data.items():
         if digests.get(key) != digest:
-            raise ConfigError(f"{directory}: the data of {key} have changed since it was started; {way_out}")
+            raise ConfigError(f"{directory}: the data of {key} have changed since it was started; {remedy}")
 
 
 def open_checkpoints(cluster: Cluster, history: History, directory: Path) -> Checkpoints:
     """Return the experiment's checkpoints, after moving away checkpoints that the journal does not know.
 
-    They are named on standard error, because whoever cut the journal by accident may want to restore it first.
+    They are named on standard error: a user who cut the journal by accident may want to restore it first.
 
     Raises:
         ConfigError: If the journal's checkpoints lie elsewhere, or the checkpoints found belong to another journal.

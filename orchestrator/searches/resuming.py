@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.experiment import Experiment, known_experiment
 from orchestrator.experiment.yaml_files import Document, override, validate
 from orchestrator.journal.directory import JOURNAL_FILE, read_history
 from orchestrator.journal.history import History
@@ -30,13 +30,16 @@ def read_experiment(directory: Path, overrides: Sequence[str] = ()) -> Experimen
     history = read_history(directory)
     if not history.experiment:
         raise ConfigError(f"{directory}: never began; start it (again) with `orchestrator search`")
+    # The check of an experiment also brings its plug-ins into use, which another experiment may have replaced.
+    if not overrides and not history.experiment.plugins and (experiment := known_experiment(history)) is not None:
+        return experiment
     return validate(Experiment, override(Document(str(directory / JOURNAL_FILE), history.experiment.values), overrides))
 
 
 def check_folder(directory: Path, experiment: Experiment) -> None:
     """Refuse to resume in a folder that was renamed, or copied under another name.
 
-    The experiment's name is also the name of its checkpoints under ``--storage`` and of its runs in MLflow: trials of a
+    The experiment's name is also the name of its checkpoints under ``--storage`` and of its runs in MLflow. Trials of a
     copy would be written into the original.
 
     Raises:
@@ -53,7 +56,7 @@ def check_folder(directory: Path, experiment: Experiment) -> None:
 def command_to_resume(directory: Path, history: History, verb: str | None = None) -> str | None:
     """Return the command line that resumes an experiment that no process runs, ready to be pasted.
 
-    A limit of the budget that was reached is doubled. ``verb`` is the command, where the history cannot tell which
+    A limit of the budget that was reached is doubled. ``verb`` is the command, where the history does not show which
     command was interrupted.
 
     Returns:

@@ -1,4 +1,4 @@
-"""A search from its description to its winners: the story that ``run_search`` tells from top to bottom."""
+"""A search from its description to its winners; ``run_search`` has all steps from top to bottom."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -45,8 +45,8 @@ class SearchResult:
     """Result of a search.
 
     Attributes:
-        tracking_problem: What is missing in the MLflow store and why, or ``None``.
-        ended_by: What ended the search: ``trials``, ``plateau``, ``target``, ``hours`` or ``gpu_hours``.
+        tracking_problem: Records that the MLflow store lacks, and why; ``None`` if it lacks none.
+        ended_by: ``trials``, ``plateau``, ``target``, ``hours`` or ``gpu_hours``.
         unregistered: Why winners were not registered, or models not packed; a sentence each.
     """
 
@@ -168,8 +168,8 @@ def run_stages(
     """Run what is left of the stages.
 
     Returns:
-        The signal that ended a stage, or ``None``; and the end of the search, see ``find_ending``, or ``None`` where
-        the search is none of the stages.
+        The signal that ended a stage, or ``None``. The end of the search, see ``find_ending``; ``None`` where the
+        search is none of the stages.
     """
     ended_by = None
     if Stage.SEARCH in stages:
@@ -217,8 +217,8 @@ def confirm_stage(session: "Session", quiet: bool) -> int | None:
     ledger = session.ledger
     plans = current_plans(session.experiment, ledger.history)
     for plan in plans:
-        # Recorded before the first training, because the level of the verdict depends on how often the test split had
-        # been opened when the confirmation was planned.
+        # Recorded before the first training: the level of the verdict depends on how often the test split had been
+        # opened by then.
         if ledger.history.plans.get(plan.dataset) != plan:
             ledger.append(plan)
     if not plans:

@@ -25,7 +25,6 @@ class Followed:
     Attributes:
         version: Records read, over all journals that this directory had; it only grows.
         generation: How often the journal was replaced by another.
-        pace: How fast it trains.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -68,7 +67,7 @@ class StageStatus:
 
     Attributes:
         total: Its trials in all, as far as is known now.
-        states: How many trials stand how, see ``History.standing``.
+        states: Standing (``History.standing``) -> number of trials.
     """
 
     stage: Stage
@@ -95,8 +94,8 @@ class Status:
 
     Attributes:
         holder: Process and host that run it; ``None`` where nobody does.
-        stages: Those that have begun, or are certain to come.
-        budget: What of each limit is used: name -> (used, limit).
+        stages: The stages that have begun, or are certain to come.
+        budget: Name of a limit that is set -> (used, limit).
         command: The command that resumes it; ``None`` where it runs, or where nothing is left to do.
         unknown: Results in the directory that the journal does not know; not looked for while a process runs it.
         test: How far the evaluation on test is; ``None`` where test was not opened.
@@ -157,7 +156,7 @@ class Status:
 
     @property
     def warnings(self) -> list[str]:
-        """What the directory has and the journal lacks, a sentence each."""
+        """Sentences about results that the directory has and the journal lacks."""
         mend = f"restore {self.directory / JOURNAL_FILE} from a backup before anything else"
         lost = [f"{loss}; {mend}" for loss in (self.unknown.lost, self.unknown.behind) if loss is not None]
         return lost + ([] if self.unknown.moved is None else [self.unknown.moved])
@@ -190,7 +189,7 @@ def _stages(experiment: Experiment, history: History) -> list[StageStatus]:
 
 
 def read_status(followed: Followed) -> Status:
-    """Read on, and return the experiment's state, whatever process runs it; what was read before is not read again.
+    """Read the new records, and return the experiment's state, whatever process runs it.
 
     Raises:
         JournalError: If there is no journal, or it is damaged.

@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.journal.history import HALF_TRAINED, NOT_BEGUN, History
+from orchestrator.journal.history import STANDINGS, History
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.analyses import goals_of
 from orchestrator.text.values import format_parameters, short_names
@@ -19,17 +19,6 @@ ROWS = 16
 
 FEWEST_ROWS = 4
 """Least trials in a table, however low the terminal."""
-
-WORDS: dict[str, str] = {
-    TrialState.RUNNING: "running",
-    TrialState.FINISHED: "finished",
-    TrialState.STOPPED_EARLY: "stopped early",
-    TrialState.DIVERGED: "diverged",
-    TrialState.FAILED: "failed",
-    HALF_TRAINED: "half trained",
-    NOT_BEGUN: "not begun",
-}
-"""Standing of a trial (``History.standing``) -> its words."""
 
 STYLES: dict[str, str] = {
     TrialState.RUNNING: "cyan",
@@ -41,7 +30,7 @@ STYLES: dict[str, str] = {
 
 def count_words(counts: Mapping[str, int]) -> str:
     """Return in words how many trials have each standing."""
-    return ", ".join(f"{counts[standing]} {words}" for standing, words in WORDS.items() if counts.get(standing))
+    return ", ".join(f"{counts[standing]} {words}" for standing, words in STANDINGS.items() if counts.get(standing))
 
 
 def brief_names(trials: Iterable[Trial]) -> tuple[dict[str, str], str]:
@@ -126,7 +115,7 @@ def _cells(history: History, trial: Trial, name: str, progress: Callable[[Trial]
     inside = progress(trial) if standing == TrialState.RUNNING else ""
     epoch = f"{trial.last_epoch}/{epochs}" + (f" {inside}" if inside else "")
     parameters = Text(format_parameters(short_names(trial.parameters)), no_wrap=True, overflow="ellipsis")
-    state = Text(WORDS[standing], STYLES.get(standing, "dim"))
+    state = Text(STANDINGS[standing], STYLES.get(standing, "dim"))
     return [Text(name), parameters, *map(Text, (epoch, best, *others)), state]
 
 

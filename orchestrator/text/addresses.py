@@ -1,8 +1,7 @@
 """Shows addresses of servers, databases and buckets without the secrets that they hold.
 
-Every address that is printed, written to a file or sent to another program goes through ``without_password``, which
-rather hides too much than too little: in an address that is not well formed, all text up to the last ``@`` may be the
-password.
+Every address that is printed, written to a file or sent to another program goes through ``without_password``. It hides
+too much rather than too little: in an address that is not well formed, a password may reach to the last ``@``.
 """
 
 import os
@@ -33,13 +32,13 @@ def without_password(text: str) -> str:
     """Return an address, or a text with addresses in it, with each secret as ``***``.
 
     Secrets are passwords, user names without a password, which may be tokens, and parameters behind a question mark
-    whose names tell of a secret. A text whose secrets are hidden already stays as it is.
+    whose names suggest a secret. A text whose secrets are hidden already stays as it is.
     """
     return _PARAMETER.sub(rf"\1{HIDDEN}", _ADDRESS.sub(_hide_userinfo, text))
 
 
 def check_well_formed(address: str, name: str) -> None:
-    """Refuse an address of which nobody can tell where its password ends.
+    """Refuse an address in which the end of its password cannot be found.
 
     Args:
         address: A URI, which is not shown.
@@ -65,7 +64,7 @@ def _can_be_split(address: str) -> bool:
     try:
         urlsplit(address)
     except ValueError:
-        # The error, about brackets or letters that stand for several letters, would quote the address.
+        # The error, about brackets or letters that become several when normalised, would quote the address.
         return False
     return True
 

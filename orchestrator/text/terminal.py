@@ -1,7 +1,7 @@
 """Text on the terminal: sentences, consoles, paths and commands as they can be typed here.
 
-A caption, the name of a dataset or the text of an error can hold escape sequences, which move the cursor, change the
-title of a window or hide lines, and marks that reverse or hide text. ``say`` and ``make_console`` make such characters
+A caption, the name of a dataset or the text of an error can hold marks that reverse or hide text, and escape sequences.
+These move the cursor, change the title of a window or hide lines. ``say`` and ``make_console`` make such characters
 visible: ``say`` for lines, ``make_console`` for all that rich draws. Nothing else prints.
 
 Printed paths and commands can be typed in the shell that started this process.

@@ -13,7 +13,7 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\0", "＝", "＋", "－", "�
 
 
 class _Visible(dict[int, str]):
-    """Code point -> how it is shown; each is looked up once."""
+    """Code point -> its visible form, which is looked up once."""
 
     def __missing__(self, code: int) -> str:
         letter = chr(code)
@@ -21,15 +21,12 @@ class _Visible(dict[int, str]):
         if category == "Cs":
             shown = "\ufffd"
         elif category in ("Cc", "Cf", "Zl", "Zp") and letter not in "\n\t":
-            shown = f"\\x{code:02x}" if code < 0x100 and category == "Cc" else _escape(code)
+            long = f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+            shown = f"\\x{code:02x}" if code < 0x100 and category == "Cc" else long
         else:
             shown = letter
         self[code] = shown
         return shown
-
-
-def _escape(code: int) -> str:
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 _VISIBLE = _Visible()
@@ -39,7 +36,7 @@ def visible(text: str) -> str:
     r"""Return a string whose control characters can be seen.
 
     Control characters, marks that reorder or hide text, and the separators of lines and paragraphs, which a terminal
-    may obey, become their escapes, e.g. ``\x00``; lone surrogates, which no file can hold, become U+FFFD. Line feeds
+    may obey, become their escapes, e.g. ``\x00``. Lone surrogates, which no file can hold, become U+FFFD. Line feeds
     and tabs stay.
     """
     # Nearly all texts are printable, and every cell of every table comes here.
@@ -66,7 +63,7 @@ def visible_values(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {visible(str(key)): visible_values(item) for key, item in value.items()}
     if isinstance(value, Iterable):
-        # Most of a page's values are printable texts in a list, and a call for each takes longer than the look at it.
+        # Most of a page's values are printable texts in a list, and a call for each text takes longer than the check.
         return [item if type(item) is str and item.isprintable() else visible_values(item) for item in value]
     return value
 

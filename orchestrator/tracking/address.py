@@ -5,6 +5,7 @@ MLflow's default password is public, so it is refused.
 
 import os
 import shlex
+import socket
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,6 +20,19 @@ USERNAME, PASSWORD = "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"
 
 HOST, PORT = "127.0.0.1", 5000
 """Address on which `orchestrator ui` serves the pages of a database, where the port is free."""
+
+
+def free_port(port: int) -> int:
+    """Return a port of ``HOST`` that is free: this port, or for 0 a port that the system chooses.
+
+    Raises:
+        OSError: If the port is taken.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((HOST, port))
+        return int(probe.getsockname()[1])
+
 
 DEFAULT_CREDENTIALS = ("admin", "password1234")
 """Default password of MLflow's basic auth."""

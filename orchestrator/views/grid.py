@@ -11,7 +11,7 @@ INTERVAL = "95 % CI"
 
 @dataclass(frozen=True)
 class TextColumn:
-    """A column of a table as texts, one for each of its cells; ``heading`` may be ``INTERVAL``."""
+    """A column of a table as texts, one for each cell; ``heading`` may be ``INTERVAL``."""
 
     column: Column
     heading: str

@@ -1,8 +1,8 @@
 """Answers as lines of text: whole in a pipe, in parts on a narrow terminal, in few lines at the end of a search.
 
-On a terminal nothing is cut off: a table that is too wide has its sentences folded at words, or else its longest column
-of texts as lines below, and the rest of its columns in parts. Only the end of a search is short; ``orchestrator
-summarise`` shows what it leaves out.
+On a terminal nothing is cut off. The sentences of a table that is too wide are folded at words, or else its longest
+column of texts becomes lines below. Its other columns come in parts then. Only the end of a search is short;
+``orchestrator summarise`` shows what it leaves out.
 """
 
 import re
@@ -33,7 +33,7 @@ STYLES = {
 """Text of a verdict -> style of its cell."""
 
 BETWEEN = "  "
-"""What separates the columns."""
+"""Text between two columns."""
 
 SETTINGS = ("setting", "name")
 """Keys of the columns whose texts are shortened at the end of a search."""
@@ -117,8 +117,8 @@ def narrowed(columns: Sequence[TextColumn], width: int) -> tuple[str, list[list[
     """Put a table in parts of at most ``width`` columns; a column that is wider by itself has its own part.
 
     Returns:
-        The values that all rows share, such as ``dataset Flickr8k, model VSE++``; the parts from top to bottom, of
-        which each begins with the columns that distinguish the rows; and the longest column of texts, a line a row.
+        The values that all rows share, such as ``dataset Flickr8k, model VSE++``. The parts from top to bottom, of
+        which each begins with the columns that distinguish the rows. The longest column of texts, a line a row.
     """
     texts = list(takewhile(lambda column: not column.is_numeric, columns))
     long = max(texts[1:], key=_width, default=None)

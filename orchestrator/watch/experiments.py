@@ -1,4 +1,4 @@
-"""The watched experiments: the experiments that the user named, or all present and future ones of an output folder."""
+"""The watched experiments: named experiments, or all present and future experiments of an output folder."""
 
 import threading
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ class Watched:
     """One experiment, whose journal is read once and whose page is made once for all requests.
 
     ``status``, ``headlines``, ``page`` and ``live`` are of the moment of the last ``seen``, and are made when they are
-    first asked for; the lock must be held then.
+    first asked for. The lock must be held then.
 
     Args:
         directory: Folder of the experiment; its journal need not exist yet.
@@ -103,11 +103,11 @@ class Watched:
 
     @cached_property
     def live(self) -> dict[str, Any]:
-        """What is shown beside the page.
+        """The parts that are shown beside the page.
 
         ``problem`` is why the journal cannot be read. ``running`` has each running trial with its setting, its best
-        value so far, its machine and process; ``failed`` each failed or diverged trial, and whether the last output of
-        its process is kept, the newest first.
+        value so far, its machine and process. ``failed`` has each failed or diverged trial, the newest first, and
+        whether the last output of its process is kept.
         """
         history = self.status.history
         running = [trial for trial in history.running() if trial.id in history.spending.actors]
