@@ -101,7 +101,7 @@ def test_trials_shorter_than_an_actors_start_run_side_by_side(
 class Beheld(FakeWorkload):
     """The first trial writes down how many trials wait for nodes while it runs.
 
-    The driver adds to the file ``looks`` in ``folder`` whenever it looks what is free.
+    The driver adds to the file ``looks`` in ``folder`` whenever it looks at what is free.
     """
 
     folder: Path = Path()
@@ -116,9 +116,9 @@ class Beheld(FakeWorkload):
     def behold(self) -> int:
         """Return how many trials wait once there are as many as expected, and the driver could have added more."""
         wait_until(lambda: waiting_groups() >= self.expected, f"{self.expected} trials wait")
-        # What the first of two further looks at the cluster leads to is done before the second.
+        # The driver adds what the first of two further looks allows before the second look.
         seen = self.looks()
-        wait_until(lambda: self.looks() >= seen + 2, "the driver looks what is free")
+        wait_until(lambda: self.looks() >= seen + 2, "the driver looks at what is free")
         return waiting_groups()
 
     def looks(self) -> int:

@@ -377,7 +377,7 @@ sys.stdin.read()
 @pytest.mark.parametrize("is_delivering", [False, True], ids=["at once", "while it delivers"])
 def test_a_search_that_is_killed_takes_the_process_along(output: Path, ledger: Ledger, is_delivering: bool) -> None:
     add_trial(ledger, [1.0])
-    # A server that takes requests and answers none: who has asked it delivers until the end of the test.
+    # A server that never answers: a process that has connected delivers until the end of the test.
     with socket.create_server(("127.0.0.1", 0)) as server, ExitStack() as asked:
         server.settimeout(300)
         command = [sys.executable, "-c", SEARCH, str(output), f"http://127.0.0.1:{server.getsockname()[1]}"]
