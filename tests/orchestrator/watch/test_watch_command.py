@@ -108,8 +108,8 @@ def test_the_address_is_true_and_a_signal_ends_it(output: Path, environment: dic
 def beside(output: Path, environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
     """A process with a live page beside it, as a search has one; its second line of errors is the address."""
     command = [sys.executable, "-c", BESIDE, str(output)]
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with subprocess.Popen(command, env=environment, text=True, **pipes) as made:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as made:
         yield made
         made.kill()
 
