@@ -2,7 +2,8 @@
 
 Which tests belong to ``make test`` is no matter of taste: what starts a process (git aside), listens at a port or opens
 a browser is a proof, and fails where the mark is missing. ``END_TO_END`` is the one file that may do so in every run.
-Python itself reports what a test does (``sys.addaudithook``), so that nothing in the product is replaced.
+Python itself reports what a test does (``sys.addaudithook``), so that nothing in the product is replaced. Files that a
+proof leaves are not looked for: other processes, which report nothing here, write most of its files.
 """
 
 import multiprocessing.util
@@ -67,6 +68,8 @@ class Guard:
         # What the fixtures of a file changed and started, which is theirs to take back when its last test is over.
         self._before_file: dict[str, str | None] = {}
         self._of_file: set[psutil.Process] = set()
+        # The variables that fixtures of all tests have set, which they take back when the last test is over.
+        self._of_session: set[str] = set()
         self._of_modules = set(OF_A_PROCESS)
         sys.addaudithook(self._hear)
         _report_what_python_keeps()
@@ -95,7 +98,9 @@ class Guard:
         kept = {name: value for name, value in self._environment.items() if name not in changed}
         self._environment = kept | {name: value for name, value in now.items() if name in changed}
         self._processes |= started
-        if fixturedef.scope != "session":
+        if fixturedef.scope == "session":
+            self._of_session |= changed
+        else:
             self._before_file = {name: before.get(name) for name in changed} | self._before_file
             self._of_file |= started
         return result
@@ -105,7 +110,7 @@ class Guard:
         """Fail a test that did what it must not, or that leaves something behind after its last fixture."""
         yield
         self._is_watching = False
-        left = self._left_by_the_test() if nextitem is not None else []
+        left = self._left_by_the_test(self._of_session if nextitem is None else set())
         if nextitem is None or nextitem.path != item.path:
             left += self._left_by_the_file()
         if self.heard:
@@ -116,11 +121,15 @@ class Guard:
         if left:
             pytest.fail(f"{item.nodeid} leaves behind: {'; '.join(left)}", pytrace=False)
 
-    def _left_by_the_test(self) -> list[str]:
-        """Return what is there now, was not before the test, and is of no fixture of several tests."""
+    def _left_by_the_test(self, taken_back: Collection[str]) -> list[str]:
+        """Return what is there now, was not before the test, and is of no fixture of several tests.
+
+        ``taken_back`` are the variables of fixtures that have ended with the test.
+        """
         now = variables()
         changed = {name for name in self._environment.keys() | now if self._environment.get(name) != now.get(name)}
-        left = [f"the variable {name}" for name in sorted(changed - self._before_file.keys() - self._of_modules)]
+        changed -= {*self._before_file, *self._of_modules, *taken_back}
+        left = [f"the variable {name}" for name in sorted(changed)]
         if Path.cwd() != self._folder:
             left.append(f"the working folder {Path.cwd()}")
         left += [f"the file {file}" for file in sorted(self.written) if self._is_outside(Path(file))]

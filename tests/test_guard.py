@@ -31,6 +31,12 @@ def served():
     yield
     process.communicate(b"end")
     del os.environ["OF_A_FIXTURE"]
+
+@pytest.fixture(scope="session")
+def of_all_tests():
+    os.environ["OF_ALL_TESTS"] = "set"
+    yield
+    del os.environ["OF_ALL_TESTS"]
 """
 PLANTED = """
 import contextlib
@@ -94,8 +100,10 @@ def test_that_uses_a_fixture_of_the_file(served):
 """
 
 LAST = """
-def test_that_comes_last():
-    pass
+import os
+
+def test_that_comes_last(of_all_tests):
+    os.environ["LEFT_LAST"] = os.environ["OF_ALL_TESTS"]
 """
 
 SAID = {
@@ -106,6 +114,7 @@ SAID = {
     "test_that_writes": "leaves behind: the file .*outside",
     "test_that_sets_a_variable": "leaves behind: the variable LEFT",
     "test_that_moves": "leaves behind: the working folder",
+    "test_that_comes_last": "leaves behind: the variable LEFT_LAST$",
     "test_that_leaves_a_process": r"leaves behind: the process .*time.sleep\(600\)",
 }
 """Planted test -> what is said of it."""
@@ -124,6 +133,6 @@ def test_each_planted_test_is_named_with_what_it_did(tmp_path: Path) -> None:
     for number in re.findall(r"time\.sleep\(600\) \((\d+)\)", done.stdout):
         os.kill(int(number), 9)
     for test, said in SAID.items():
-        assert re.search(rf"{test} .*{said}", done.stdout), f"{test}\n{done.stdout}"
+        assert re.search(rf"{test} .*{said}", done.stdout, re.M), f"{test}\n{done.stdout}"
     wrong = {*re.findall(r"^(?:FAILED|ERROR) \S+::(\w+)", done.stdout, re.M)}
     assert wrong == {*SAID}, done.stdout

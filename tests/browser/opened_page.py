@@ -22,6 +22,21 @@ class Opened:
     def draw_all(self) -> None:
         self.page.evaluate("charts.drawAll()")
 
+    def wait_until(self, condition: str) -> None:
+        """Wait until an expression of JavaScript is true.
+
+        Playwright's ``wait_for_function`` evaluates a text at each look, which the policy of our pages forbids.
+        """
+        self.page.evaluate(
+            f"""async () => {{
+              const end = performance.now() + {PATIENCE};
+              while (!({condition})) {{
+                if (performance.now() > end) throw new Error("the page does not come to it");
+                await new Promise(requestAnimationFrame);
+              }}
+            }}"""
+        )
+
 
 @contextmanager
 def opened(

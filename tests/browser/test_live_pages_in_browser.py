@@ -114,7 +114,8 @@ def test_first_trial_failure_and_end_of_a_search_appear(browser: Browser, tmp_pa
             assert EVIL in page.locator(".failures").inner_text()
             append(ledger, "experiment_ended", outcome="interrupted", ended_by="signal")
             page.wait_for_selector("#state :text('interrupted')")
-        page.wait_for_timeout(500)
+        for key in ("trials", "curves", "weights"):
+            page.wait_for_selector(f"#{key} [data-drawn]")
         page.screenshot(path=screenshots / "live-interrupted.png", full_page=True)
         assert page.title() == "tiny – live"
         page.locator(".failures a").click()

@@ -151,17 +151,30 @@ def wait_for_texts(page: Page, *texts: str) -> None:
         page.wait_for_function("text => document.body.innerText.includes(text)", arg=text)
 
 
+def resize(page: Page, width: int, height: int, parts: str) -> None:
+    """Give the window another size, and wait until parts of the page lie within it."""
+    page.set_viewport_size({"width": width, "height": height})
+    inside = "parts => parts.length && parts.every(part => part.getBoundingClientRect().right <= innerWidth)"
+    page.wait_for_function(f"parts => ({inside})([...document.querySelectorAll(parts)])", arg=parts)
+
+
+def wait_for_charts(page: Page) -> None:
+    """Wait until each chart is drawn as wide as its place."""
+    is_drawn = "chart => chart.querySelector('.main-svg')?.clientWidth === chart.clientWidth"
+    charts = "[...document.querySelectorAll('.js-plotly-plot')]"
+    page.wait_for_function(f"{charts}.length && {charts}.every({is_drawn})")
+
+
 def test_ui_opens_on_the_newest_search_best_trials_first(served: Served, browser: Browser, screenshots: Path) -> None:
     with opened(browser, served.opens) as shown:
         page = shown.page
         page.wait_for_selector("text=7 matching runs")
-        page.wait_for_timeout(2000)
+        cells(page, "metrics.`val/rsum_best`")
         page.screenshot(path=screenshots / "mlflow-runs.png")
-        page.set_viewport_size({"width": 1280, "height": 800})
-        page.wait_for_timeout(1000)
-        page.screenshot(path=screenshots / "mlflow-runs-1280.png")
+        resize(page, 1280, 800, ".ag-root-wrapper")
         assert cells(page, "metrics.`val/rsum_best`")[0] == "140", "also in a narrow window"
         assert cells(page, "tags.`state`")[-2:] == ["stopped_early", "failed"], "also in a narrow window"
+        page.screenshot(path=screenshots / "mlflow-runs-1280.png")
         page.set_viewport_size({"width": 1920, "height": 1000})
         # The table draws the columns that a wider window shows only after the change.
         page.wait_for_selector('.ag-cell[col-id="params.`margin`"]')
@@ -214,16 +227,15 @@ def test_the_charts_begin_with_what_won_and_show_the_studies_without_the_view(
 ) -> None:
     kept = served.opens if view else served.opens.partition("&viewStateShareKey")[0]
     with opened(browser, f"{kept}&compareRunsMode=CHART") as shown:
-        shown.page.wait_for_selector(".js-plotly-plot")
-        shown.page.wait_for_timeout(2000)
+        wait_for_texts(shown.page, *(f"{name}\n({count})\nAdd chart" for name, count in sections), "val/rsum_best")
+        wait_for_charts(shown.page)
         shown.page.screenshot(path=screenshots / f"mlflow-charts{'-view' if view else ''}.png")
-        shown.page.set_viewport_size({"width": 1280, "height": 800})
-        shown.page.wait_for_timeout(1000)
+        resize(shown.page, 1280, 800, ".js-plotly-plot")
+        wait_for_charts(shown.page)
         shown.page.screenshot(path=screenshots / f"mlflow-charts{'-view' if view else ''}-1280.png")
         if view:
             narrow = "[...document.querySelectorAll('.js-plotly-plot')].map(plot => plot.clientWidth)"
             assert min(shown.page.evaluate(narrow)) >= 300
-        wait_for_texts(shown.page, *(f"{name}\n({count})\nAdd chart" for name, count in sections), "val/rsum_best")
         text = shown.page.locator("body").inner_text()
         headings = re.findall(r"^(.+)\n\((\d+)\)\nAdd chart$", text, re.MULTILINE)
         assert [heading for heading in headings if heading in sections] == sections
@@ -237,9 +249,6 @@ def test_two_runs_are_compared_by_what_tells_them_apart(served: Served, browser:
     names = ["pets-vsepp-nt_xent-0000", "pets-vsepp-triplet_sh-0000"]
     path = comparison_page(served.uri, [("newer", name) for name in names])
     with opened(browser, served.with_token(str(path))) as shown:
-        shown.page.wait_for_selector(".js-plotly-plot")
-        shown.page.wait_for_timeout(2000)
-        shown.page.screenshot(path=screenshots / "mlflow-compare.png", full_page=True)
         shown_names = ["0000 nt_xent τ=0.05", "0000 triplet_sh margin=0.2"]
         texts = ["Comparing 2 Runs from 1 Experiment", *shown_names, *names, "margin", "val/rsum_best"]
         wait_for_texts(shown.page, *texts)
@@ -247,9 +256,10 @@ def test_two_runs_are_compared_by_what_tells_them_apart(served: Served, browser:
         assert [switch.get_attribute("aria-checked") for switch in switches.all()] == ["true"] * 3
         equal = shown.page.locator("th.head-value", has_text="training.epochs")
         assert equal.count() == 0
+        wait_for_charts(shown.page)
+        shown.page.screenshot(path=screenshots / "mlflow-compare.png", full_page=True)
         switches.first.click()
         equal.wait_for()
-        shown.page.wait_for_timeout(500)
         assert [switch.get_attribute("aria-checked") for switch in switches.all()] == ["false", "true", "true"]
         assert shown.complaints == []
 
@@ -259,8 +269,7 @@ def test_hostile_strings_of_a_run_are_text(served: Served, browser: Browser, scr
     page_of_run = served.opens.partition("/runs?")[0] + f"/runs/{served.trials['pets-vsepp-triplet_sh-0001']}"
     ending = "" if part == "overview" else "/artifacts/champion/data/model/retriever.json"
     with opened(browser, page_of_run + ending) as shown:
-        shown.page.wait_for_selector("text=javascript:alert")
-        shown.page.wait_for_timeout(1000)
+        wait_for_texts(shown.page, EVIL, "*stars* [link](javascript:alert(1))")
         shown.page.screenshot(path=screenshots / f"mlflow-run-{part}.png")
         text = shown.page.locator("body").inner_text()
         assert EVIL in text

@@ -82,7 +82,11 @@ def test_page_is_drawn_without_complaint_request_or_sideways_scroll(
         assert shown.page.locator("#trials .scatterlayer .point").count() == trials
         for scheme in ("light", "dark"):
             shown.page.emulate_media(color_scheme=scheme)
-            shown.page.wait_for_timeout(200)
+            # The charts are drawn again, in the colours of the page.
+            shown.wait_until(
+                "[...document.querySelectorAll('.js-plotly-plot')]"
+                ".every((plot) => plot._fullLayout.font.color === getComputedStyle(document.body).color)"
+            )
             name = f"report-{trials}-{'phone' if size == PHONE else 'desktop'}-{scheme}.png"
             shown.page.screenshot(path=screenshots / name, full_page=True)
         assert shown.page.evaluate("document.documentElement.scrollWidth") == size[0]
@@ -95,7 +99,7 @@ def test_charts_are_drawn_though_nobody_came_near_and_are_sent_nowhere(browser: 
         # Nobody scrolls: a page that is captured or saved whole has all of its charts.
         shown.page.wait_for_selector("#cocos [data-drawn] .point", state="attached")
         missing = "[...document.querySelectorAll('.plot')].filter((plot) => !('drawn' in plot.dataset)).length"
-        shown.page.wait_for_function(f"{missing} === 0")
+        shown.wait_until(f"{missing} === 0")
         assert shown.page.evaluate("scrollY") == 0
         titles = shown.page.locator(".modebar-btn").evaluate_all("buttons => buttons.map(b => b.dataset.title)")
         assert set(titles) == CHART_BUTTONS
@@ -109,7 +113,7 @@ def test_charts_are_drawn_though_nobody_came_near_and_are_sent_nowhere(browser: 
         assert shown.page.evaluate(clipped) == 0
         assert shown.page.locator("#slices .plot").count() == 4
         shown.page.locator("#slices select").select_option(label="NT-Xent")
-        shown.page.wait_for_function("document.querySelectorAll('#slices .plot').length === 1")
+        shown.wait_until("document.querySelectorAll('#slices .plot').length === 1")
         shown.page.wait_for_selector("#slices .xtitle:has-text('τ')")
 
 
@@ -302,7 +306,7 @@ def test_theme_follows_the_system_until_the_button_is_pressed(browser: Browser, 
         dark_ink = shown.page.evaluate(ink)
         shown.page.locator("#theme").click()
         assert shown.page.evaluate(ground) != dark
-        shown.page.wait_for_function(f"{ink} !== {dark_ink!r}")
+        shown.wait_until(f"{ink} !== {dark_ink!r}")
         shown.page.reload()
         assert shown.page.evaluate("document.documentElement.dataset.theme") == "light"
 

@@ -49,6 +49,7 @@ def test_killed_at_random_moments(searches: Searches, seed: int | None, kills: i
     for _ in range(kills):
         process = searches.start(experiment, workload)
         searches.wait_for_more(chance.randrange(9), process, enough=waits_for_the_kills)
+        # Any moment between two records: no condition stands for one.
         time.sleep(chance.uniform(0, 0.4))
         process.kill()
         process.join()

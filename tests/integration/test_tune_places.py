@@ -13,6 +13,7 @@ import pytest
 
 from orchestrator.machines.cluster import WAITING
 from orchestrator.searches.search import run_search
+from orchestrator.tuner import tune_patches
 from orchestrator.tuner.tune_patches import fits
 from tests.support.experiments import make_experiment
 from tests.support.fake_workload import FakeWorkload
@@ -98,30 +99,38 @@ def test_trials_shorter_than_an_actors_start_run_side_by_side(
 
 @dataclass(frozen=True)
 class Beheld(FakeWorkload):
-    """The first trial writes down how many trials wait for nodes while it runs."""
+    """The first trial writes down how many trials wait for nodes while it runs.
+
+    The driver adds to the file ``looks`` in ``folder`` whenever it looks at what is free.
+    """
 
     folder: Path = Path()
     expected: int = 0
 
     def train(self, config: TrialConfig, resume: Path | None) -> Generator[EpochReport, None, None]:
         if not (self.folder / "waited").exists():
+            (self.folder / "waited").touch()
             (self.folder / "waited").write_text(str(self.behold()))
         yield from super().train(config, resume)
 
     def behold(self) -> int:
-        """Return how many placement groups wait, which is what an autoscaler counts, once that changes no more.
+        """Return how many trials wait once there are as many as expected, and the driver could have added more."""
+        wait_until(lambda: waiting_groups() >= self.expected, f"{self.expected} trials wait")
+        # The driver adds what the first of two further looks allows before the second look.
+        seen = self.looks()
+        wait_until(lambda: self.looks() >= seen + 2, "the driver looks at what is free")
+        return waiting_groups()
 
-        The driver may take its time until as many wait as are expected.
-        """
-        import ray
+    def looks(self) -> int:
+        looks = self.folder / "looks"
+        return looks.stat().st_size if looks.exists() else 0
 
-        seen, since = 0, time.monotonic()
-        while time.monotonic() - since < (5.0 if seen >= self.expected else PATIENCE):
-            groups = ray.util.placement_group_table().values()
-            if (now := sum(group["state"] == "PENDING" for group in groups)) != seen:
-                seen, since = now, time.monotonic()
-            time.sleep(0.1)
-        return seen
+
+def waiting_groups() -> int:
+    """Return how many placement groups wait, which is what an autoscaler counts."""
+    import ray
+
+    return sum(group["state"] == "PENDING" for group in ray.util.placement_group_table().values())
 
 
 @pytest.mark.proof
@@ -136,6 +145,13 @@ def test_so_many_trials_wait_for_nodes(
         monkeypatch.delenv(WAITING, raising=False)
     else:
         monkeypatch.setenv(WAITING, said)
+
+    def noted_fits(*free_and_wanted: Any) -> int:
+        with (tmp_path / "looks").open("a") as looks:
+            looks.write("1")
+        return fits(*free_and_wanted)
+
+    monkeypatch.setattr(tune_patches, "fits", noted_fits)
     experiment = make_experiment(
         losses=["nt_xent"],
         training={"epochs": 1},
@@ -144,7 +160,7 @@ def test_so_many_trials_wait_for_nodes(
         resources={"cpus": ray.cluster_resources()["CPU"], "gpus": 0},
     )
     run_search(experiment, Beheld(folder=tmp_path, expected=waiting), output, quiet=True)
-    assert int((tmp_path / "waited").read_text()) == waiting
+    assert (tmp_path / "waited").read_text() == str(waiting)
 
 
 @pytest.mark.parametrize(

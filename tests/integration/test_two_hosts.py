@@ -20,7 +20,7 @@ from tests.integration.search_process import command
 from tests.support.bucket import CREDENTIALS, s3_server
 from tests.support.experiments import make_experiment
 from tests.support.fake_workload import curve
-from tests.support.hosts import Host, cut, ray_command, ray_environment, two_hosts, wait_until
+from tests.support.hosts import Host, connect, cut, ray_command, ray_environment, two_hosts, wait_until
 
 pytestmark = pytest.mark.proof
 
@@ -45,11 +45,19 @@ def hosts_that_report(base: Path) -> set[str]:
     return {place.host for place in read_places(base / "runs" / "tiny").values()}
 
 
-def test_a_host_keeps_its_address_when_the_other_is_gone(hosts: tuple[Host, Host]) -> None:
+def test_a_host_keeps_its_address_when_the_other_is_gone(hosts: tuple[Host, Host], tmp_path: Path) -> None:
     head, worker = hosts
-    worker.kill()
-    # Without a file that holds it, the kernel takes the network of the killed host away within half a second.
-    time.sleep(1)
+    others = Host(), Host()
+    try:
+        connect(*others)
+        worker.kill()
+        others[1].kill()
+        # The kernel takes networks away in the order in which they end, unless an open file holds them.
+        is_gone = lambda: others[0].address not in others[0].run("ip", "address")  # noqa: E731
+        wait_until(is_gone, "a network is gone", tmp_path / "log")
+    finally:
+        for host in others:
+            host.kill()
     assert head.address in head.run("ip", "address", "show", "cable")
 
 

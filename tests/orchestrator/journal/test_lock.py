@@ -7,12 +7,13 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import pytest
 
+from orchestrator.journal import lock
 from orchestrator.journal.lock import (
     MARK,
     AlreadyRunningError,
@@ -193,10 +194,20 @@ def test_a_lock_that_is_a_link_is_refused_and_nothing_behind_it_written(tmp_path
     assert (tmp_path / "diary").read_text() == "mine"
 
 
-def test_a_question_shares_the_lock_for_a_moment_that_a_start_waits_for(tmp_path: Path) -> None:
+def test_a_question_shares_the_lock_for_a_moment_that_a_start_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with (tmp_path / "lock").open("w") as reader, (tmp_path / "lock").open("w") as start:
+
+        def ask_until_the_question_is_over(file: IO[str]) -> bool:
+            was_taken = is_taken(file)
+            fcntl.flock(reader, fcntl.LOCK_UN)
+            return was_taken
+
         fcntl.flock(reader, fcntl.LOCK_SH)
-        threading.Timer(0.1, fcntl.flock, (reader, fcntl.LOCK_UN)).start()
-        assert take(start)
+        with monkeypatch.context() as patch:
+            # The start finds the lock shared, and then asks whose it is.
+            patch.setattr(lock, "is_taken", ask_until_the_question_is_over)
+            assert take(start)
         assert is_taken(reader)
         assert not take(reader)

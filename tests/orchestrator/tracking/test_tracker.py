@@ -5,12 +5,13 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -362,27 +363,32 @@ def missing(output: Path, reason: str) -> str:
 
 
 SEARCH = """
-import os, signal, sys, time
+import sys
 from pathlib import Path
 from orchestrator.tracking.tracker import TrackingProcess
 output = Path(sys.argv[1])
 tracking = TrackingProcess(sys.argv[2], output, "tiny", output / "journal.jsonl")
 tracking.start()
 print(tracking._process.pid, flush=True)
-time.sleep(float(sys.argv[3]))
-os.kill(os.getpid(), signal.SIGKILL)
+sys.stdin.read()
 """
 
 
 @pytest.mark.proof
-@pytest.mark.parametrize("seconds", [0, 3], ids=["at once", "while it delivers"])
-def test_a_search_that_is_killed_takes_the_process_along(output: Path, ledger: Ledger, seconds: float) -> None:
+@pytest.mark.parametrize("is_delivering", [False, True], ids=["at once", "while it delivers"])
+def test_a_search_that_is_killed_takes_the_process_along(output: Path, ledger: Ledger, is_delivering: bool) -> None:
     add_trial(ledger, [1.0])
-    command = [sys.executable, "-c", SEARCH, str(output), default_uri(output), str(seconds)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as search:
-        assert search.stdout is not None
-        number = int(search.stdout.readline())
-    wait_until(lambda: has_ended(number))
+    # A server that never answers: a process that has connected delivers until the end of the test.
+    with socket.create_server(("127.0.0.1", 0)) as server, ExitStack() as asked:
+        server.settimeout(300)
+        command = [sys.executable, "-c", SEARCH, str(output), f"http://127.0.0.1:{server.getsockname()[1]}"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as search:
+            assert search.stdout is not None
+            number = int(search.stdout.readline())
+            if is_delivering:
+                asked.enter_context(server.accept()[0])
+            search.kill()
+        wait_until(lambda: has_ended(number))
 
 
 def has_ended(number: int) -> bool:

@@ -17,7 +17,7 @@ import ray
 
 from orchestrator.machines.cluster import ClusterError
 from orchestrator.tuner import runtime
-from orchestrator.tuner.runtime import CORE, JoinedRay, OwnRay, ray_runtime, run_watched
+from orchestrator.tuner.runtime import CORE, LEAVING, JoinedRay, OwnRay, ray_runtime, run_watched
 
 
 @pytest.fixture(autouse=True)
@@ -74,8 +74,12 @@ def test_work_that_waits_for_a_dead_ray_is_left_behind_and_nothing_of_ray_stays(
     own, abandoned = OwnRay(list(processes.values())), threading.Event()
     (worker,) = processes["raylet"].children()
     assert own.lost() == []
-    threading.Timer(0.1, processes[name].kill).start()
-    assert run_watched(abandoned.wait, own, abandoned.set) == [CORE[name]]
+
+    def work() -> None:
+        processes[name].kill()
+        abandoned.wait()
+
+    assert run_watched(work, own, abandoned.set) == [CORE[name]]
     assert abandoned.is_set()
     assert_all_end([worker, *processes.values()])
 
@@ -160,9 +164,10 @@ def head() -> Iterator[socket.socket]:
         yield listening
 
 
-def wait_until_lost(joined: JoinedRay, seconds: float) -> list[str]:
-    deadline = time.monotonic() + seconds
-    while not (found := joined.lost()) and time.monotonic() < deadline:
+def wait_until_lost(joined: JoinedRay) -> list[str]:
+    deadline = time.monotonic() + 300
+    while not (found := joined.lost()):
+        assert time.monotonic() < deadline
         time.sleep(0.01)
     return found
 
@@ -177,7 +182,7 @@ def test_a_head_that_ends_is_noticed_at_once_and_stays_lost(head: socket.socket)
     assert joined.lost() == []
     head.close()
     connection.close()
-    assert wait_until_lost(joined, 120) == [f"its head at {address} has ended"]
+    assert wait_until_lost(joined) == [f"its head at {address} has ended"]
     with socket.create_server(("127.0.0.1", int(address.rpartition(":")[2]))):
         assert joined.lost() == [f"its head at {address} has ended"], "what is started again is another cluster"
 
@@ -197,11 +202,19 @@ def test_ray_is_left_without_waiting_for_a_head_that_is_gone(
 
 
 def test_ray_is_joined_again_only_when_the_former_one_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    done: list[str] = []
+    done, is_awaited, join = list[str](), threading.Event(), threading.Thread.join
+
+    def observed_join(thread: threading.Thread, timeout: float | None = None) -> None:
+        if thread.name == LEAVING:
+            is_awaited.set()
+        join(thread, timeout)
+
+    monkeypatch.setattr(threading.Thread, "join", observed_join)
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(runtime, "_join", lambda address: done.append("joined"))
     monkeypatch.setattr(JoinedRay, "lost", lambda joined: ["its head has ended"])
-    monkeypatch.setattr(ray, "shutdown", lambda: (time.sleep(0.2), done.append("left")))
+    # It takes until somebody waits for it.
+    monkeypatch.setattr(ray, "shutdown", lambda: (is_awaited.wait(), done.append("left")))
     for _ in range(2):
         with ray_runtime(tmp_path, "127.0.0.1:1"):
             pass
@@ -216,7 +229,8 @@ def test_a_connection_that_a_living_head_closes_is_no_end(head: socket.socket) -
         head.accept()[0].close()
         while not joined._is_closed():
             time.sleep(0.01)
-    assert wait_until_lost(joined, 0.3) == []
+    # It connects once more, and then finds that connection open.
+    assert [joined.lost() for _ in range(2)] == [[], []]
 
 
 def test_a_second_signal_leaves_the_work_behind() -> None:
@@ -235,8 +249,11 @@ def test_a_second_signal_leaves_the_work_behind() -> None:
 def test_a_signal_ends_a_ray_of_our_own_at_once(processes: dict[str, psutil.Process]) -> None:
     """Whoever signalled this process may have signalled Ray as well, which would end this process in its own way."""
     told, release, abandoned = threading.Event(), threading.Event(), threading.Event()
-    threading.Timer(0.1, told.set).start()
-    work = release.wait
+
+    def work() -> None:
+        told.set()
+        release.wait()
+
     assert run_watched(work, OwnRay(list(processes.values())), abandoned.set, told.is_set) == ["a signal ends it"]
     assert abandoned.is_set()
     assert psutil.wait_procs(list(processes.values()), timeout=120)[1] == []
@@ -245,9 +262,20 @@ def test_a_signal_ends_a_ray_of_our_own_at_once(processes: dict[str, psutil.Proc
 
 @pytest.mark.proof
 def test_a_signal_lets_work_on_a_cluster_of_others_end_in_order() -> None:
-    done: list[int] = []
-    work = lambda: (time.sleep(0.2), done.append(1))[1]  # noqa: E731
-    assert run_watched(work, JoinedRay(), lambda: pytest.fail("it has ended"), lambda: True) == []
+    done, looks, is_looked_at = list[int](), list[int](), threading.Event()
+
+    class LookedAt(JoinedRay):
+        def lost(self) -> list[str]:
+            looks.append(1)
+            if len(looks) == 3:
+                is_looked_at.set()
+            return []
+
+    def work() -> None:
+        assert is_looked_at.wait(300)
+        done.append(1)
+
+    assert run_watched(work, LookedAt(), lambda: pytest.fail("it has ended"), lambda: True) == []
     assert done == [1]
 
 
