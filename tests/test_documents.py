@@ -21,10 +21,13 @@ PAGES = sorted(
     for folder in ("", "evidence/", "reference/", "studies/")
     for path in (ROOT / "docs").glob(f"{folder}*.md")
 )
-TEXTS = ["README.md", "deploy/README.md", "orchestrator/reference/README.md", *PAGES]
-DOCUMENTS = ["CHANGELOG.md", *TEXTS]
+DOCUMENTS = ["CHANGELOG.md", "README.md", "deploy/README.md", "orchestrator/reference/README.md", *PAGES]
+TEXTS = [*DOCUMENTS, "tests/benchmarks/README.md"]
 MADE = ("docs/answers.md", "docs/commands.md", "docs/experiment-keys.md", "docs/journal.md")
 """Pages that are made from the code."""
+
+FOR_DEVELOPERS = ("docs/architecture.md", "docs/contributing.md")
+"""Pages whose sentences may have 30 words."""
 
 HOW_TO = tuple(
     f"docs/{name}.md"
@@ -102,6 +105,14 @@ def test_a_how_to_is_short_begins_with_a_command_and_ends_with_what_can_go_wrong
     assert [line for line in lines if line.startswith("## ")][-1] == "## What can go wrong"
     problems = lines[lines.index("## What can go wrong") + 1 :]
     assert all(line.startswith(("- **", "  ")) for line in problems if line)
+    said = [sentence for sentence in sentences("\n".join(lines)) if words_of(sentence) > 3]
+    assert len(said) == len(set(said))
+
+
+def test_the_page_on_watching_quotes_a_live_page() -> None:
+    quoted = re.findall(r'^- \*\*"(.+) \.\.\."', (ROOT / "docs" / "watching.md").read_text(), re.M)
+    script = (ROOT / "orchestrator" / "watch" / "live.js").read_text()
+    assert quoted and [text for text in quoted if text not in script] == []
 
 
 def test_the_list_of_documents_says_of_which_kind_a_page_is() -> None:
@@ -121,11 +132,17 @@ def by_heading(text: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_sentences_have_thirty_words_at_most_and_no_lost_word(name: str) -> None:
+def test_sentences_have_25_words_at_most_and_no_lost_word(name: str) -> None:
     text = (ROOT / name).read_text()
-    long = [sentence for sentence in sentences(text) if words_of(sentence) > 30]
+    most = 30 if name in FOR_DEVELOPERS else 25
+    long = [sentence for sentence in sentences(text) if words_of(sentence) > most]
     assert name in MADE or not long, "\n".join(long)
     assert {sentence: words for sentence in [*sentences(text), *cells(text)] if (words := lost_words(sentence))} == {}
+
+
+def test_templates_have_no_lost_words() -> None:
+    lines = [line for path in (ROOT / "orchestrator").rglob("*.j2") for line in path.read_text().splitlines()]
+    assert lines and {line: words for line in lines if (words := lost_words(line))} == {}
 
 
 def test_no_error_has_more_than_thirty_words() -> None:
@@ -149,7 +166,7 @@ def test_the_manual_of_a_shipped_file_is_written_like_the_documents(path: Path) 
     comments = [line for line in path.read_text().splitlines() if line.startswith("#")]
     # Commands are indented.
     manual = "\n".join("" if line.startswith("#   ") else line.removeprefix("#").strip() for line in comments)
-    faulty = [sentence for sentence in sentences(manual) if words_of(sentence) > 30 or lost_words(sentence)]
+    faulty = [sentence for sentence in sentences(manual) if words_of(sentence) > 25 or lost_words(sentence)]
     assert sentences(manual) and not faulty
 
 

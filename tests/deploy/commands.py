@@ -36,10 +36,11 @@ def in_markdown(text: str) -> Iterator[list[str]]:
     blocks = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
     for block in blocks.findall(text):
         yield from in_shell(block)
-    for code in re.findall(r"`([^`]+)`", blocks.sub("", text)):
+    for code in re.findall(r"(?<!`)`([^`]+)`(?!`)", blocks.sub("", text)):
         words = code.split()
         if len(words) > 1 and any(tool in words for tool in TOOLS):
-            yield from in_shell(" ".join(words))
+            # A command that is named in a sentence has no arguments.
+            yield from in_shell(" ".join(words if len(words) > 2 else [*words, "--help"]))
 
 
 def in_words(words: Sequence[str]) -> Iterator[list[str]]:
