@@ -50,6 +50,7 @@ from orchestrator.searches.display import Progress, displayed, evaluation_displa
 from orchestrator.searches.preparation import open_checkpoints, opened, start, tracked
 from orchestrator.searches.resuming import SearchInterruptedError, answered
 from orchestrator.studies.source import PlannedTrials
+from orchestrator.text.values import duration_text
 from orchestrator.tracking.tracker import TrackingProcess
 from orchestrator.winners.winners import evaluate_on_test
 from orchestrator.workload.workload import Workload
@@ -120,7 +121,7 @@ def _facts(history: History, command: str) -> dict[str, str]:
     environment = history.environment
     return {
         "ended": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        "took": f"{history.spending.seconds / 60:.1f} min",
+        "took": duration_text(history.spending.seconds),
         "code": str(environment["git_revision"]),
         "machine": f"{environment['machine']['host']}, {environment['machine']['cpus']} CPUs",
         "versions": ", ".join(f"{name} {value}" for name, value in environment["versions"].items()),

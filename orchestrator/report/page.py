@@ -27,7 +27,7 @@ from orchestrator.report.studies import Study, studies_of
 from orchestrator.results.answer import Answer
 from orchestrator.results.answers import Summary, chance_of
 from orchestrator.text.values import count_text, duration_text
-from orchestrator.text.wording import metric_meaning, metric_name, printed
+from orchestrator.text.wording import metric_meaning, metric_name, number_text, printed
 from orchestrator.views.html import Fact
 
 CAVEATS = "caveats"
@@ -169,10 +169,14 @@ def _cost(trials: Sequence[Trial], gpus: float | None) -> list[Fact]:
     """Return trial time, GPU hours, epochs, elapsed time, the time that early stopping saved, and retries."""
     seconds = sum(trial.seconds for trial in trials)
     facts: list[Fact] = [
-        ("Trial time", duration_text(seconds), f"{seconds:,.0f} trial-seconds of training and evaluation")
+        (
+            "Trial time",
+            duration_text(seconds),
+            f"{number_text(seconds, decimals=0)} trial-seconds of training and evaluation",
+        )
     ]
     if gpus is not None:
-        facts.append(("GPU hours", f"{seconds * gpus / 3600:,.2f}", f"{gpus:g} of a GPU a trial"))
+        facts.append(("GPU hours", number_text(seconds * gpus / 3600, decimals=2), f"{gpus:g} of a GPU a trial"))
     facts.append(("Epochs", f"{sum(len(trial.epochs) for trial in trials):,}", count_text(len(trials), "trial")))
     times = [time for trial in trials for time in (trial.created_after, trial.ended_after) if time is not None]
     if times:
