@@ -25,9 +25,9 @@ from orchestrator.report.search_figures import budget_figure, early_figure, fron
 from orchestrator.report.space_figures import space_figures
 from orchestrator.report.studies import Study, studies_of
 from orchestrator.results.answer import Answer
-from orchestrator.results.answers import Summary, chance_of
+from orchestrator.results.answers import Summary, measure_of
 from orchestrator.text.values import count_text, duration_text
-from orchestrator.text.wording import metric_meaning, metric_name, number_text, printed
+from orchestrator.text.wording import number_text, printed
 from orchestrator.views.html import Fact
 
 CAVEATS = "caveats"
@@ -92,7 +92,6 @@ def build_page(
     metric = trials[0].metric if trials else "val/rsum"
     further = [goal.metric for goal in summary.objectives[1:]] if history.experiment else []
     newest = history.spending.newest
-    chances = [chance for dataset in summary.datasets if (chance := chance_of(summary, dataset)) is not None]
     rows, answers = leaderboard(studies), _answers(summary)
     # As JSON and back, so that no value is the alias of another one.
     values = msgspec.json.encode(history.experiment.values)
@@ -102,7 +101,7 @@ def build_page(
         description=" ".join(history.experiment.description.split()),
         state=(history.outcome or unended).replace("_", " "),
         as_of="" if newest is None else f"{datetime.fromtimestamp(newest, UTC):%Y-%m-%d %H:%M:%S} UTC",
-        measure=metric_meaning(metric_name(metric), *chances),
+        measure=measure_of(metric, [summary]),
         facts=_facts(history),
         answers=answers,
         # A figure of several datasets is drawn once, and several answers lead to it.

@@ -77,6 +77,13 @@ def test_a_stage_shows_its_own_trials(ledger: Ledger) -> None:
     assert "0000-seed0" in confirmed and "30.0" not in confirmed
 
 
+def test_the_best_trial_that_can_win_comes_before_stopped_trials(ledger: Ledger) -> None:
+    add_trial(ledger, [40.0], state=TrialState.STOPPED_EARLY)
+    add_trial(ledger, [30.0])
+    rows = [line.split() for line in drawn(trials_table(ledger.history, "tiny"), 80) if line.startswith("00")]
+    assert [row[3:] for row in rows] == [["30.0", "finished"], ["40.0", "stopped", "early"]]
+
+
 def test_the_best_stay_in_sight_however_many_trials_run(ledger: Ledger) -> None:
     for value in range(10):
         add_trial(ledger, [float(value)])
