@@ -26,6 +26,7 @@ from orchestrator.regression.reruns import (
     still_alarms,
     write_outcome,
 )
+from orchestrator.results.answer import Answer
 from orchestrator.results.answers import measure_of
 from tests.support.experiments import add_trial, start
 from tests.support.fake_workload import FakeWorkload
@@ -166,8 +167,11 @@ def test_an_alarm_stays_one_until_it_is_accepted(finding: str, accepted: timedel
 
 
 def test_the_page_of_a_rerun_explains_its_metric_once(tmp_path: Path) -> None:
-    measure = measure_of("val/rsum", [])
-    write_outcome(tmp_path, "quick", "Regression rerun", [], {}, seconds=1.0, facts={}, measure=measure)
+    suite, measure = (
+        Answer("suite", "", "Do the baselines give the accepted results?", "quick: ok."),
+        measure_of("val/rsum", []),
+    )
+    write_outcome(tmp_path, "quick", "Regression rerun", [suite], {}, seconds=1.0, facts={}, measure=measure)
     assert (tmp_path / "report.html").read_text(encoding="utf-8").count("rsum: sum of six recalls, 0–600") == 1
 
 
