@@ -221,31 +221,16 @@ def test_every_module_says_in_its_first_line_what_it_holds() -> None:
 
 def precise(tree: ast.Module) -> bool:
     """Return whether a module formats a number with a precision; a text that is made a number again is none."""
-    rounded = {
-        call.args[0]
-        for call in ast.walk(tree)
-        if isinstance(call, ast.Call) and ast.unparse(call.func) == "float" and call.args
-    }
-    shown = [
-        part
-        for node in ast.walk(tree)
-        if isinstance(node, ast.JoinedStr) and node not in rounded
-        for part in node.values
-    ]
-    formats = [
-        ast.unparse(part.format_spec) for part in shown if isinstance(part, ast.FormattedValue) and part.format_spec
-    ]
-    texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-    documents = {ast.get_docstring(node, clean=False) for node in ast.walk(tree) if isinstance(node, DOCUMENTED)}
-    given = [
-        ast.unparse(call.args[1])
-        for call in ast.walk(tree)
-        if isinstance(call, ast.Call) and ast.unparse(call.func) == "format" and len(call.args) > 1
-    ]
-    spec = re.compile(r"\.(\d+|\{.*\})[efg%]")
-    return any(map(spec.search, [*formats, *given])) or any(
-        PRECISION.search(text) for text in texts if text not in documents
-    )
+    nodes = list(ast.walk(tree))
+    calls = [(ast.unparse(node.func), node.args) for node in nodes if isinstance(node, ast.Call)]
+    rounded = {argument for name, arguments in calls if name == "float" for argument in arguments}
+    shown = [part for node in nodes if isinstance(node, ast.JoinedStr) and node not in rounded for part in node.values]
+    specs = [part.format_spec for part in shown if isinstance(part, ast.FormattedValue) and part.format_spec]
+    specs += [argument for name, arguments in calls if name == "format" for argument in arguments[1:]]
+    documents = {ast.get_docstring(node, clean=False) for node in nodes if isinstance(node, DOCUMENTED)}
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)} - documents
+    is_precise = re.compile(r"\.(\d+|\{.*\})[efg%]").search
+    return any(is_precise(ast.unparse(spec)) for spec in specs) or any(map(PRECISION.search, texts))
 
 
 def test_numbers_that_people_read_are_formatted_in_one_room() -> None:

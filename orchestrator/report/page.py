@@ -167,13 +167,8 @@ def _facts(history: History) -> list[Fact]:
 def _cost(trials: Sequence[Trial], gpus: float | None) -> list[Fact]:
     """Return trial time, GPU hours, epochs, elapsed time, the time that early stopping saved, and retries."""
     seconds = sum(trial.seconds for trial in trials)
-    facts: list[Fact] = [
-        (
-            "Trial time",
-            duration_text(seconds),
-            f"{number_text(seconds, decimals=0)} trial-seconds of training and evaluation",
-        )
-    ]
+    whole = f"{number_text(seconds, decimals=0)} trial-seconds of training and evaluation"
+    facts: list[Fact] = [("Trial time", duration_text(seconds), whole)]
     if gpus is not None:
         facts.append(("GPU hours", number_text(seconds * gpus / 3600, decimals=2), f"{gpus:g} of a GPU a trial"))
     facts.append(("Epochs", f"{sum(len(trial.epochs) for trial in trials):,}", count_text(len(trials), "trial")))

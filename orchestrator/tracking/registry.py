@@ -219,9 +219,8 @@ def _create_version(client: "MlflowClient", name: str, packed: Path, champion: C
     with _tolerating("RESOURCE_ALREADY_EXISTS"):
         client.create_registered_model(name, description=f"Answers a caption with images of {champion.dataset}.")
     source = f"{run.info.artifact_uri}/{ARTIFACT}"
-    measure = Measure(champion.value, champion.std, champion.seeds)
-    known = {STD: measure.std, SD: measure.sample_std, SEEDS: measure.seeds}
-    spread = {} if measure.std is None else {name: str(value) for name, value in known.items() if value is not None}
+    sd = Measure(champion.value, champion.std, champion.seeds).sample_std
+    spread = {} if sd is None else {STD: str(champion.std), SD: str(sd), SEEDS: str(champion.seeds)}
     tags, about = _tags(champion) | spread, about_version(champion)
     version = client.create_model_version(name, source, run.info.run_id, tags=tags, description=about)
     made = number_of(version)

@@ -103,11 +103,8 @@ class JoinedRay:
         if self._has_ended:
             return [f"its head at {self._address} has ended"]
         silent = time.monotonic() - self._answered_at
-        return (
-            [f"its head at {self._address} has not answered for {duration_text(silent)}"]
-            if silent > SILENT_SECONDS
-            else []
-        )
+        words = f"its head at {self._address} has not answered for {duration_text(silent)}"
+        return [words] if silent > SILENT_SECONDS else []
 
     def kill(self) -> None:
         """Kill nothing: other processes use this Ray."""
