@@ -256,7 +256,9 @@ def _split_lines(description: Description) -> Iterator[str]:
         lengths = tokens = unknown = chance = "-"
         if split.caption_lengths and split.unknown_tokens is not None:
             measures = {"min": 0, "median": 0, "mean": 1, "max": 0}
-            lengths = " / ".join(number_text(split.caption_lengths[name], decimals=n) for name, n in measures.items())
+            lengths = " / ".join(
+                number_text(split.caption_lengths[name] or 0.0, decimals=n) for name, n in measures.items()
+            )
             tokens = number_text(split.tokens_per_image)
             unknown = f"{number_text(100 * split.unknown_tokens, decimals=2)} %"
         if split.chance_rsum is not None:
