@@ -86,6 +86,17 @@ SET_VARIABLES = {
 }
 """Modules that write to ``os.environ``, with what they alone know."""
 
+PRECISE = {"orchestrator.regression.notices": "JUnit's XML", "orchestrator.report.render": "numbers of figures as JSON"}
+"""Modules outside ``orchestrator.text`` that format numbers with a precision, which no person reads there.
+
+Plotly formats what is shown under the pointer, such as ``%{x:.4g}``; ``trainables`` lives without ``orchestrator``.
+"""
+
+PRECISION = re.compile(r"(?<!%)\{[^{}]*:[^{}]*\.\d+[efg%]\}|%[-+ 0]*\d*\.\d+[efg]")
+"""A number with a precision in a text for ``str.format`` or ``%``."""
+
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
 OUTER = {
     "trainables": {"ray", "optuna", "mlflow", "orchestrator", "search_spaces"},
     "search_spaces": {"ray", "optuna", "mlflow", "orchestrator", "torch"},
@@ -212,3 +223,43 @@ def test_the_environment_is_written_in_one_place_but_for_what_one_run_knows() ->
 
 def test_every_module_says_in_its_first_line_what_it_holds() -> None:
     assert [name for name, file in MODULES.items() if not ast.get_docstring(ast.parse(file.read_text()))] == []
+
+
+def precise(tree: ast.Module) -> bool:
+    """Return whether a module formats a number with a precision; a text that is made a number again is none."""
+    nodes = list(ast.walk(tree))
+    calls = [(ast.unparse(node.func), node.args) for node in nodes if isinstance(node, ast.Call)]
+    rounded = {argument for name, arguments in calls if name == "float" for argument in arguments}
+    shown = [part for node in nodes if isinstance(node, ast.JoinedStr) and node not in rounded for part in node.values]
+    specs = [part.format_spec for part in shown if isinstance(part, ast.FormattedValue) and part.format_spec]
+    specs += [argument for name, arguments in calls if name == "format" for argument in arguments[1:]]
+    documents = {ast.get_docstring(node, clean=False) for node in nodes if isinstance(node, DOCUMENTED)}
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)} - documents
+    is_precise = re.compile(r"\.(\d+|\{.*\})[efg%]").search
+    return any(is_precise(ast.unparse(spec)) for spec in specs) or any(map(PRECISION.search, texts))
+
+
+def test_numbers_that_people_read_are_formatted_in_one_room() -> None:
+    users = {name for name in MODULES if room(name) not in (None, "text") and precise(tree_of(name))}
+    assert users == PRECISE.keys(), "use number_text, metric_text, value_text or in_digits of orchestrator.text"
+    templates = sorted((ROOT / "orchestrator").rglob("*.j2"))
+    assert templates and [file.name for file in templates if PRECISION.search(file.read_text(encoding="utf-8"))] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ('f"{value:.2f}"', True),
+        ('f"{value:+.1f} rsum"', True),
+        ('f"{value:10,.4g}"', True),
+        ('f"{value:.{digits}f}"', True),
+        ('"%.4g" % value', True),
+        ('"{:.1%}".format(value)', True),
+        ('format(value, ".3f")', True),
+        ('float(f"{value:.2g}")', False),
+        ('"%{x:.4g}: %{y:.2f}"', False),
+        ('f"{count:,} of {limit:g}"', False),
+    ],
+)
+def test_a_precision_is_seen_in_every_spelling(source: str, expected: bool) -> None:
+    assert precise(ast.parse(source)) is expected

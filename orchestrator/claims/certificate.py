@@ -23,7 +23,7 @@ from orchestrator.journal.history import History
 from orchestrator.machines.cluster import describe_environment
 from orchestrator.reference.published import DATASETS, study_dataset
 from orchestrator.results.answer import Answer
-from orchestrator.results.answers import Summary
+from orchestrator.results.answers import Summary, measure_of
 from orchestrator.results.caveats import still_rising
 from orchestrator.results.tables import published_tables, tables_of
 from orchestrator.text.wording import printed
@@ -84,7 +84,8 @@ def forget_questions(folder: Path) -> None:
 def certify_confirmed(claims: Claims, histories: Sequence[History], folder: Path) -> Certified:
     """Answer claims from confirmed experiments; write certificate and page, beside the questions if they are there."""
     cells = confirmed_cells(histories, claims.losses)
-    tables = tables_of(list(map(Summary, histories)), with_published=True, cocos=True)
+    summaries = list(map(Summary, histories))
+    tables = tables_of(summaries, with_published=True, cocos=True)
     sections = {"The papers' tables": tables}
     if not any(study_dataset(dataset) in DATASETS.values() for dataset, _ in cells):
         sections["As published"] = published_tables(claims.papers)
@@ -94,7 +95,7 @@ def certify_confirmed(claims: Claims, histories: Sequence[History], folder: Path
         for dataset in dict.fromkeys(trial.config.dataset for trial in history.trials.values())
         for sentence in still_rising([trial for trial in history.trials.values() if trial.config.dataset == dataset])
     ]
-    return _written(claims, cells, sections, [_experiment(history) for history in histories], folder, short)
+    return _written(claims, cells, sections, summaries, folder, short)
 
 
 def certify_published(claims: Claims, folder: Path) -> Certified:
@@ -106,7 +107,7 @@ def _written(
     claims: Claims,
     cells: Cells,
     tables: Mapping[str, Sequence[Answer]],
-    experiments: Sequence[Mapping[str, Any]],
+    summaries: Sequence[Summary],
     folder: Path,
     caveats: Sequence[str] = (),
 ) -> Certified:
@@ -123,7 +124,7 @@ def _written(
         "questions": questions,
         "code": environment["git_revision"],
         "versions": dict(environment["versions"]),
-        "experiments": list(experiments),
+        "experiments": [_experiment(summary.history) for summary in summaries],
         "findings": [_finding(result) for result in results],
         "cells": [
             {
@@ -147,7 +148,10 @@ def _written(
         ("questions fixed", fixed, f"SHA-256 {questions['sha256'][:16]}…" if questions else ""),
         ("code", str(content["code"])[:12], ""),
     ]
-    sections = [("", "", "", answers), *((heading, "", "", entries) for heading, entries in tables.items() if entries)]
+    sections = [
+        ("", "", measure_of("rsum", summaries), answers),
+        *((heading, "", "", entries) for heading, entries in tables.items() if entries),
+    ]
     write_sections(claims.name, "Claims of a paper", sections, folder / PAGE, facts=facts)
     return answers, content
 

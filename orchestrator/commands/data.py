@@ -17,6 +17,8 @@ from orchestrator.extraction.extraction import ExtractionRequest, extract_featur
 from orchestrator.extraction.feature_files import pool_frames, unpack_dumps
 from orchestrator.extraction.text import extract_text
 from orchestrator.text.terminal import make_console, say
+from orchestrator.text.values import duration_text
+from orchestrator.text.wording import number_text
 from trainables.data.scenes.generate import PER_CLASS, generate_classes, generate_scenes
 from trainables.data.tokenizers import VocabularyName
 from trainables.dataset_description import Description, describe_dataset
@@ -119,7 +121,7 @@ def extract(
     with _progress("images", None, shards=True, quiet=as_json) as on_progress:
         made = extract_features(request, on_progress)
     seconds = time.monotonic() - started
-    line = f"{made['images']} images, {made['extracted']} of them extracted now, {seconds:.1f} s"
+    line = f"{made['images']} images, {made['extracted']} of them extracted now, {duration_text(seconds)}"
     _print(made, as_json, line, *made["files"])
 
 
@@ -252,11 +254,14 @@ def _split_lines(description: Description) -> Iterator[str]:
         an_image = f"{fewest}" if fewest == most else f"{fewest}-{most}"
         lengths = tokens = unknown = chance = "-"
         if split.caption_lengths and split.unknown_tokens is not None:
-            lengths = "{min:.0f} / {median:.0f} / {mean:.1f} / {max:.0f}".format(**split.caption_lengths)
-            tokens = f"{split.tokens_per_image:.1f}"
-            unknown = f"{100 * split.unknown_tokens:.2f} %"
+            measures = {"min": 0, "median": 0, "mean": 1, "max": 0}
+            lengths = " / ".join(
+                number_text(split.caption_lengths[name] or 0.0, decimals=n) for name, n in measures.items()
+            )
+            tokens = number_text(split.tokens_per_image)
+            unknown = f"{number_text(100 * split.unknown_tokens, decimals=2)} %"
         if split.chance_rsum is not None:
-            chance = f"{split.chance_rsum:.1f}"
+            chance = number_text(split.chance_rsum)
         yield (
             f"{name:6}{split.images:>9,}{split.captions:>10,}{an_image:>10}{split.image_files:>9,}"
             f"{lengths:>29}{tokens:>10}{unknown:>9}{chance:>13}"

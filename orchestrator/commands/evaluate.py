@@ -11,6 +11,8 @@ from rich.table import Table
 from orchestrator.commands.options import Checkpoint, DataRoot, Device, Json, Plugins
 from orchestrator.experiment.plugins import load_plugins
 from orchestrator.text.terminal import make_console, make_table, say
+from orchestrator.text.values import value_text
+from orchestrator.text.wording import number_text, share_text
 from orchestrator.workload.evaluation import JudgedEvaluation, measure_checkpoint
 from orchestrator.workload.evaluation import evaluate as evaluate_checkpoint
 from trainables.cocos import Spread
@@ -44,9 +46,9 @@ def cocos(
     if as_json:
         print(json.dumps(result.to_dict(), indent=2))
         return
-    rows = [[name, f"{spread.mean:.4g}", f"{spread.std:.4g}"] for name, spread in result.statistics.items()]
+    rows = [[name, value_text(spread.mean), value_text(spread.std)] for name, spread in result.statistics.items()]
     title = f"{result.dataset} train: {result.model} {result.loss}, epsilon {epsilon:g}, {convention} convention"
-    make_console().print(make_table(["counter", "mean", "std over batches"], rows, title, texts=1))
+    make_console().print(make_table(["counter", "mean", "std over batches (ddof 0)"], rows, title, texts=1))
     if result.curve:
         make_console().print(_curve_table(result.curve))
 
@@ -55,7 +57,7 @@ def _curve_table(curve: Mapping[float, Mapping[str, Spread]]) -> Table:
     """Return each counter's mean, a column an epsilon; ``-`` where no query has a counted candidate."""
     names = dict.fromkeys(name for counters in curve.values() for name in counters)
     rows = [
-        [name, *(f"{counters[name].mean:.4g}" if name in counters else "-" for counters in curve.values())]
+        [name, *(value_text(counters[name].mean) if name in counters else "-" for counters in curve.values())]
         for name in names
     ]
     headings = ["counter", *(f"{epsilon:g}" for epsilon in curve)]
@@ -115,15 +117,15 @@ def print_metrics(title: str, metrics: Mapping[str, float], chance: float) -> No
     of_classes = "i2t_r8" in metrics
     columns = _CLASS_COLUMNS if of_classes else _COLUMNS
     rows = [
-        [words, *_numbers(metrics.get(f"{direction}_{name}") for name in columns)]
+        [words, *_numbers(metrics, (f"{direction}_{name}" for name in columns))]
         for direction, words in ({"i2t": "image to images"} if of_classes else DIRECTIONS).items()
     ]
-    title = f"{title}, rsum {metrics['rsum']:.1f} (chance {chance:.1f})"
+    title = f"{title}, rsum {number_text(metrics['rsum'])} (chance {number_text(chance)})"
     make_console().print(make_table(["direction", *columns.values()], rows, title, texts=1))
 
 
-def _numbers(values: Iterable[float | None]) -> list[str]:
-    return ["" if value is None else f"{value:.3g}" for value in values]
+def _numbers(metrics: Mapping[str, float], names: Iterable[str], ending: str = "") -> list[str]:
+    return [number_text(metrics[name + ending], name) if name + ending in metrics else "" for name in names]
 
 
 READINGS = {"_annotated": "annotated", "": "judged", "_condensed": "without unjudged"}
@@ -135,13 +137,15 @@ def print_judged(judged: "JudgedEvaluation") -> None:
     metrics = judged.metrics
     columns = {"r1": "R@1", "r5": "R@5", "r10": "R@10", "r_precision": "R-Precision", "map_r": "mAP@R"}
     sums = [
-        f"{metrics[f'rsum{ending}']:.1f} {words}" for ending, words in READINGS.items() if f"rsum{ending}" in metrics
+        f"{number_text(metrics[name])} {words}"
+        for ending, words in READINGS.items()
+        if (name := f"rsum{ending}") in metrics
     ]
     rows = [
         [words, pairs, *numbers]
         for direction, words in DIRECTIONS.items()
         for ending, pairs in READINGS.items()
-        if any(numbers := _numbers(metrics.get(f"{direction}_{name}{ending}") for name in columns))
+        if any(numbers := _numbers(metrics, (f"{direction}_{name}" for name in columns), ending))
     ]
     title = f"{judged.judgements['title']}: rsum {', '.join(sums)}"
     make_console().print(make_table(["direction", "pairs", *columns.values()], rows, title, texts=2))
@@ -156,5 +160,7 @@ def print_judged(judged: "JudgedEvaluation") -> None:
 def _known(metrics: Mapping[str, float]) -> list[str]:
     """Return how many of the model's first answers were judged; empty if only fitting pairs were recorded."""
     names = {"i2t_top10_judged": "captions", "t2i_top10_judged": "images"}
-    shares = [f"{metrics[name]:.0%} of the first ten {items}" for name, items in names.items() if name in metrics]
+    shares = [
+        f"{share_text(metrics[name])} of the first ten {items}" for name, items in names.items() if name in metrics
+    ]
     return [f"people judged {' and '.join(shares)} that this model ranks"] if shares else []

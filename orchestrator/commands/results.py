@@ -13,7 +13,7 @@ from orchestrator.commands.options import DataRoot, Device, ExperimentNames, Jso
 from orchestrator.journal.directory import find_directory, read_history
 from orchestrator.report.experiment_report import report_experiments
 from orchestrator.results.answer import Answer
-from orchestrator.results.answers import Summary
+from orchestrator.results.answers import Summary, measure_of
 from orchestrator.results.tables import tables_of
 from orchestrator.results.trial_comparison import compare_trials, find_side
 from orchestrator.text.addresses import without_password
@@ -51,6 +51,9 @@ def summarise(
         experiment = f"{result.history.name} · " if len(results) > 1 else ""
         answers += [replace(answer, question=f"{experiment}{answer.question}") for answer in result.answers]
     answers += tables
+    # All tables have the column rsum.
+    meaning = f"{measure_of('rsum', results)}."
+    answers[:1] = [replace(answer, notes=(*answer.notes, meaning)) for answer in answers[:1]]
     if form == "table":
         show(answers)
     else:

@@ -12,6 +12,7 @@ import typer
 from orchestrator.commands.options import DataRoot, Device, Json, Output, TrackingUri, TrustPlugins
 from orchestrator.report.queries import Item, find_pictures, retrieved_items, write_retrieved
 from orchestrator.text.terminal import make_console, make_table, say
+from orchestrator.text.wording import number_text
 from orchestrator.tracking.registry import fetch_champion, find_store
 from trainables.config import TrialConfig
 from trainables.data.dataset import open_dataset
@@ -105,7 +106,7 @@ def show_answers(title: str, answers: Sequence["Match"], heading: str, captions:
     """Print the answers as a table, the best first, each with a caption."""
     shown = [name for name in ("image", "filename") if any(getattr(answer, name) for answer in answers)]
     rows = [
-        [*(getattr(answer, name) for name in shown), caption, f"{answer.score:.3f}"]
+        [*(getattr(answer, name) for name in shown), caption, number_text(answer.score, decimals=3)]
         for answer, caption in zip(answers, captions, strict=True)
     ]
     make_console().print(make_table([*shown, heading, "score"], rows, title, texts=len(shown) + 1))

@@ -21,6 +21,7 @@ from orchestrator.searches.resuming import command_for
 from orchestrator.searches.status import Followed, Status, read_status
 from orchestrator.searches.trial_table import ROWS, count_words, trials_table
 from orchestrator.text.terminal import make_console
+from orchestrator.text.values import value_text
 from trainables.extras import require
 
 MOST = 40
@@ -72,7 +73,7 @@ def _drawn(now: Status, rows: int | None) -> Group:
     lines += [str(now.left)] if now.left and now.left.stages else []
     lines += [f"resumed from an older checkpoint: {damage}" for damage in now.damage]
     lines += [f"warning: {warning}" for warning in now.warnings]
-    lines += [f"budget.{name}: {used:.4g} of {limit:g}" for name, (used, limit) in now.budget.items()]
+    lines += [f"budget.{name}: {value_text(used)} of {limit:g}" for name, (used, limit) in now.budget.items()]
     lines += [f"to resume: {now.command}"] if now.command else []
     lines += race_lines(now.history)
     if now.holder is None and now.history.experiment:

@@ -15,6 +15,7 @@ from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 from orchestrator.commands.options import DataRoot, Device, Json, Output, Overrides, Plugins
 from orchestrator.text.terminal import make_console, say, typed_program
 from orchestrator.text.values import clock_text, count_text, values_text
+from orchestrator.text.wording import metric_text, number_text
 from orchestrator.workload.single import TrainingStart, directory_of, read_config, read_history
 from orchestrator.workload.single import train as begin
 from trainables.checkpoint import EpochReport
@@ -56,8 +57,9 @@ def train(
     if as_json:
         print(json.dumps(result.to_dict(), indent=2))
         return
-    best = f"{chosen.metric} {result.metrics[chosen.metric]:.2f}"
-    say(f"best epoch {result.best_epoch} of {result.epochs}: {best}; the rsum of chance is {result.chance_rsum:.1f}")
+    best = f"{chosen.metric} {metric_text(chosen.metric, result.metrics[chosen.metric])}"
+    chance = number_text(result.chance_rsum)
+    say(f"best epoch {result.best_epoch} of {result.epochs}: {best}; the rsum of chance is {chance}")
     say(f"evaluate it on test: {typed_program()} evaluate {result.checkpoint} --data-root {data_root}")
 
 
@@ -123,8 +125,9 @@ def _line(config: TrialConfig, report: EpochReport) -> str:
     left = (config.training.total_epochs - report.epoch) * metrics["time/epoch_seconds"]
     learned = {name.removeprefix("loss/"): value for name, value in metrics.items() if name.startswith("loss/")}
     return (
-        f"epoch {report.epoch:3d}/{config.training.total_epochs}  loss {metrics['train/loss']:10.4f}  "
-        f"val rsum {metrics['val/rsum']:6.1f}{' *' if report.is_best else '  '}  "
+        f"epoch {report.epoch:3d}/{config.training.total_epochs}  "
+        f"loss {number_text(metrics['train/loss'], decimals=4):>10}  "
+        f"val rsum {number_text(metrics['val/rsum']):>6}{' *' if report.is_best else '  '}  "
         f"{values_text(learned)}{'  ' if learned else ''}"
-        f"{metrics['time/epoch_seconds']:5.1f} s  ETA {clock_text(left)}"
+        f"{number_text(metrics['time/epoch_seconds']):>5} s  ETA {clock_text(left)}"
     )

@@ -15,6 +15,7 @@ from orchestrator.machines.cluster import Cluster
 from orchestrator.storage.bucket import ObjectStore, StorageError, is_bucket
 from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import typed_program
+from orchestrator.text.wording import number_text
 from orchestrator.tracking.address import PORT, choose_uri, free_port
 from orchestrator.tracking.connection import StoreMovedError, count_experiments
 from trainables.errors import ConfigError, UserError
@@ -141,7 +142,7 @@ def check_disk(output: Path) -> Check:
     """The output folder's disk has room for checkpoints."""
     place = _existing(output)
     free = shutil.disk_usage(place).free
-    space = f"{free / 2**30:.0f} GiB free at {place}"
+    space = f"{number_text(free / 2**30, decimals=0)} GiB free at {place}"
     if free < LITTLE_DISK:
         return Check("disk", "warn", space, "checkpoints take up to 0.5 GiB a trial: choose another --output")
     return Check("disk", "ok", space)
@@ -150,7 +151,7 @@ def check_disk(output: Path) -> Check:
 def check_memory() -> Check:
     """The machine has memory for the actors that train trials."""
     free, cpus = psutil.virtual_memory().available, os.cpu_count() or 1
-    memory = f"{free / 2**30:.1f} GiB available, {cpus} CPUs"
+    memory = f"{number_text(free / 2**30)} GiB available, {cpus} CPUs"
     if free < cpus * 2**30:
         return Check("memory", "warn", memory, "an actor takes 0.4 to 0.7 GiB: limit resources.max_concurrent")
     return Check("memory", "ok", memory)

@@ -25,7 +25,8 @@ from orchestrator.journal.trial import PriorPoint
 from orchestrator.machines.cluster import Node, check_fits
 from orchestrator.machines.gpu_share import choose_share, describe_fusion, describe_limit
 from orchestrator.text.terminal import make_console, make_table
-from orchestrator.text.values import count_text, format_parameters
+from orchestrator.text.values import count_text, duration_text, format_parameters, in_digits
+from orchestrator.text.wording import number_text
 from orchestrator.workload.training import TrainablesWorkload
 from search_spaces import Range, Suggestion, Values
 from trainables.config import TrialConfig
@@ -310,7 +311,8 @@ def print_dry_run(result: DryRun) -> None:
         show(make_table(["parameter", "where"], list(study.space.items()), f"{study.study}: space"))
         show(_points(study))
     rows = [
-        [study.study, str(study.trials), str(study.epochs), f"{study.epoch_seconds:.2f}"] for study in result.studies
+        [study.study, str(study.trials), str(study.epochs), number_text(study.epoch_seconds, decimals=2)]
+        for study in result.studies
     ]
     show(make_table(["study", "trials", "epochs each", "s/epoch"], rows, f"{result.experiment}: plan", texts=1))
     for sentence in describe(result):
@@ -326,16 +328,18 @@ def describe(result: DryRun) -> list[str]:
         epochs = f"about {plan.epochs:,} epochs of at most {plan.epochs_at_most:,}"
     fused = f", {at_a_time.together} of them as one stacked model" if at_a_time.fuse > 1 else ""
     pace = f"{at_a_time.together} that share one {result.device}" if fused else f"one on {result.device}"
-    confirming = f"the confirmation {duration(plan.stages['confirm'])}, " if plan.confirmations else ""
+    hours = {**plan.stages, "usual": plan.hours, "most": plan.hours_at_most}
+    times = {name: duration_text(3600 * count) for name, count in hours.items()}
+    confirming = f"the confirmation {times['confirm']}, " if plan.confirmations else ""
     sentences = [
         f"{plan.trials} trials{confirm}: {epochs}, then {count_text(plan.evaluated, 'model')} evaluated on test",
         f"{at_a_time.trials} trials at a time, limited by {at_a_time.limited_by}{fused}",
-        f"about {duration(plan.hours)}, at most {duration(plan.hours_at_most)}, at the pace of {pace}",
-        f"of these the search {duration(plan.stages['search'])}, {confirming}test {duration(plan.stages['test'])}",
+        f"about {times['usual']}, at most {times['most']}, at the pace of {pace}",
+        f"of these the search {times['search']}, {confirming}test {times['test']}",
     ]
     if at_a_time.gpus:
         sentences.append(
-            f"about {plan.gpu_hours:.2g} GPU hours, at most {plan.gpu_hours_at_most:.2g}, "
+            f"about {in_digits(plan.gpu_hours, 2)} GPU hours, at most {in_digits(plan.gpu_hours_at_most, 2)}, "
             f"with {at_a_time.gpus:g} of a GPU for each trial"
         )
     needs = {"hours": plan.stages["search"], "gpu_hours": plan.search_gpu_hours}
@@ -345,13 +349,6 @@ def describe(result: DryRun) -> list[str]:
         if limit is not None and needs[name] > limit
     ]
     return [*sentences, *result.notes, "nothing was searched and nothing written"]
-
-
-def duration(hours: float) -> str:
-    """Return hours in minutes, hours or days."""
-    if hours >= 48:
-        return f"{hours / 24:.1f} days"
-    return f"{hours:.1f} hours" if hours >= 1 else f"{hours * 60:.1f} minutes"
 
 
 def _points(study: StudyPlan) -> Table:

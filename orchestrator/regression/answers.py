@@ -11,7 +11,7 @@ from orchestrator.regression.comparison import POWER, Finding, MeanChange
 from orchestrator.regression.suite import Suite
 from orchestrator.regression.verdict import CellResult, SuiteResult
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table, table_of
-from orchestrator.text.values import count_text
+from orchestrator.text.values import count_text, value_text
 from orchestrator.text.wording import (
     interval_text,
     listed,
@@ -208,7 +208,10 @@ def _changed(cell: CellResult) -> str:
     """Return the numbers of a cell that changed, the score first."""
     moved = [change for change in cell.gradients if change.finding is Finding.CHANGED]
     parts = [_gap(cell.score)] if cell.score is not None else []
-    parts += [f"{metric_words(change.metric)} {change.accepted:.4g} → {change.new:.4g}" for change in moved[:NAMED]]
+    parts += [
+        f"{metric_words(change.metric)} {value_text(change.accepted)} → {value_text(change.new)}"
+        for change in moved[:NAMED]
+    ]
     rest = len(moved) - NAMED
     return "; ".join(parts) + (f"; and {count_text(rest, 'further number')}" if rest > 0 else "")
 

@@ -46,10 +46,12 @@ from orchestrator.regression.reruns import (
 )
 from orchestrator.regression.suite import Suite
 from orchestrator.regression.verdict import Nights, SuiteResult, judge_suite
+from orchestrator.results.answers import Summary, measure_of
 from orchestrator.searches.display import Progress, displayed, evaluation_displayed
 from orchestrator.searches.preparation import open_checkpoints, opened, start, tracked
 from orchestrator.searches.resuming import SearchInterruptedError, answered
 from orchestrator.studies.source import PlannedTrials
+from orchestrator.text.values import duration_text
 from orchestrator.tracking.tracker import TrackingProcess
 from orchestrator.winners.winners import evaluate_on_test
 from orchestrator.workload.workload import Workload
@@ -106,8 +108,16 @@ def rerun(suite: Suite, request: Request, workload: Workload) -> Rerun:
             answers = answers_of(result, suite, runs, accepted)
             content = {**asdict(result), "runs": msgspec.to_builtins(runs, str_keys=True)}
             seconds, facts = ledger.history.spending.seconds, _facts(ledger.history, request.command)
+            measure = measure_of(suite.score, [Summary(ledger.history)])
             summary = write_outcome(
-                directory, suite.name, "Regression rerun", answers, content, seconds=seconds, facts=facts
+                directory,
+                suite.name,
+                "Regression rerun",
+                answers,
+                content,
+                seconds=seconds,
+                facts=facts,
+                measure=measure,
             )
             # The rerun has ended, so no training resumes from these checkpoints.
             checkpoints.discard(ledger.history.trials)
@@ -120,7 +130,7 @@ def _facts(history: History, command: str) -> dict[str, str]:
     environment = history.environment
     return {
         "ended": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        "took": f"{history.spending.seconds / 60:.1f} min",
+        "took": duration_text(history.spending.seconds),
         "code": str(environment["git_revision"]),
         "machine": f"{environment['machine']['host']}, {environment['machine']['cpus']} CPUs",
         "versions": ", ".join(f"{name} {value}" for name, value in environment["versions"].items()),

@@ -85,11 +85,15 @@ def write_outcome(
     *,
     seconds: float,
     facts: Mapping[str, str],
+    measure: str,
 ) -> dict[str, Any]:
-    """Write page and JUnit file of a rerun, then its summary, and return the summary's content."""
+    """Write page and JUnit file of a rerun, then its summary, and return the summary's content.
+
+    ``measure`` says on the page what the metric measures.
+    """
     content = {**summary, "ended": time.time(), "seconds": seconds}
     shown = [(name, value, "") for name, value in facts.items()]
-    write_sections(title, eyebrow, [("", "", "", answers)], directory / "report.html", facts=shown)
+    write_sections(title, eyebrow, [("", "", measure, answers)], directory / "report.html", facts=shown)
     write_whole(directory / "junit.xml", to_junit(title, answers, seconds))
     write_whole(directory / SUMMARY, json.dumps(content, indent=1, allow_nan=False) + "\n")
     return content

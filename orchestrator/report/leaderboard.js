@@ -26,8 +26,13 @@ const leaderboard = (() => {
 
   // Made when somebody looks for something: of thousands of rows it takes longer than to show the first of them.
   function haystack(row) {
-    row.haystack ??= [...row.shown, ...row.details.flat()].join("\n").toLowerCase();
+    row.haystack ??= searchable([...row.shown, ...row.details.flat()].join("\n"));
     return row.haystack;
+  }
+
+  // A keyboard has no U+2212.
+  function searchable(text) {
+    return text.toLowerCase().replaceAll("−", "-");
   }
 
   function compare(a, b) {
@@ -39,7 +44,7 @@ const leaderboard = (() => {
   }
 
   function chosen() {
-    const words = find.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const words = searchable(find.value).split(/\s+/).filter(Boolean);
     return rows
       .filter((row) => !byStudy.value || row.study === byStudy.value)
       .filter((row) => !byState.value || row.state === byState.value)

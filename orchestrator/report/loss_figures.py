@@ -13,7 +13,7 @@ from orchestrator.report.studies import Study, by_dataset, leaders_of
 from orchestrator.results.answer import Json
 from orchestrator.results.weight_curves import POINTS, of_peak, weight_curves
 from orchestrator.text.values import value_text
-from orchestrator.text.wording import metric_words, printed, setting_text
+from orchestrator.text.wording import metric_words, number_text, printed, setting_text
 
 Counted = tuple[Study, list[tuple[Trial, Mapping[str, float]]]]
 PREFIX = "cocos/"
@@ -135,7 +135,8 @@ def _leaders(ranked: Sequence[tuple[Study, Trial]]) -> list[tuple[Study, Trial]]
 
 
 def _weight_line(name: str, style: Json, weights: np.ndarray, peak: float) -> Json:
-    about: Json = {"name": draw.plain(name), "hovertemplate": f"%{{x:.2f}}: %{{y:.2f}} of {peak:.3g}<extra></extra>"}
+    hover = f"%{{x:.2f}}: %{{y:.2f}} of {value_text(peak)}<extra></extra>"
+    about: Json = {"name": draw.plain(name), "hovertemplate": hover}
     return draw.line(POINTS.round(3).tolist(), weights.round(4).tolist(), **style, **about)
 
 
@@ -168,7 +169,8 @@ def _cocos_panel(group: Sequence[Counted], name: str, words: str) -> Panel | Non
             _caption(words, f"all {len(counts):,} trials have the same count, {value_text(counts[0])}"), [], {}
         )
     rho = rank_correlation(counts, values)
-    caption = _caption(words, "" if rho is None else f"ρ = {rho:+.2f}, {len(counts):,} trials")
+    known = "" if rho is None else f"ρ = {number_text(rho, signed=True, decimals=2)}, {len(counts):,} trials"
+    caption = _caption(words, known)
     title = metric_words(name.removeprefix("i2t_").removeprefix("t2i_"))
     return Panel(caption, traces, {"xaxis": draw.axis_of(title, counts), "yaxis": draw.axis(metric_words(metric))})
 

@@ -25,9 +25,9 @@ from orchestrator.report.search_figures import budget_figure, early_figure, fron
 from orchestrator.report.space_figures import space_figures
 from orchestrator.report.studies import Study, studies_of
 from orchestrator.results.answer import Answer
-from orchestrator.results.answers import Summary, chance_of
+from orchestrator.results.answers import Summary, measure_of
 from orchestrator.text.values import count_text, duration_text
-from orchestrator.text.wording import metric_meaning, metric_name, printed
+from orchestrator.text.wording import number_text, printed
 from orchestrator.views.html import Fact
 
 CAVEATS = "caveats"
@@ -84,7 +84,6 @@ def build_page(
     metric = trials[0].metric if trials else "val/rsum"
     further = [goal.metric for goal in summary.objectives[1:]] if history.experiment else []
     newest = history.spending.newest
-    chances = [chance for dataset in summary.datasets if (chance := chance_of(summary, dataset)) is not None]
     rows, answers = leaderboard(studies), _answers(summary)
     # As JSON and back, because YAML would write an alias for an object that is there twice.
     values = msgspec.json.encode(history.experiment.values)
@@ -94,7 +93,7 @@ def build_page(
         description=" ".join(history.experiment.description.split()),
         state=(history.outcome or unended).replace("_", " "),
         as_of="" if newest is None else f"{datetime.fromtimestamp(newest, UTC):%Y-%m-%d %H:%M:%S} UTC",
-        measure=metric_meaning(metric_name(metric), *chances),
+        measure=measure_of(metric, [summary]),
         facts=_facts(history),
         answers=answers,
         # A figure of several datasets is drawn once, and several answers lead to it.
@@ -163,11 +162,10 @@ def _facts(history: History) -> list[Fact]:
 def _cost(trials: Sequence[Trial], gpus: float | None) -> list[Fact]:
     """Return trial time, GPU hours, epochs, elapsed time, the time that early stopping saved, and retries."""
     seconds = sum(trial.seconds for trial in trials)
-    facts: list[Fact] = [
-        ("Trial time", duration_text(seconds), f"{seconds:,.0f} trial-seconds of training and evaluation")
-    ]
+    whole = f"{number_text(seconds, decimals=0)} trial-seconds of training and evaluation"
+    facts: list[Fact] = [("Trial time", duration_text(seconds), whole)]
     if gpus is not None:
-        facts.append(("GPU hours", f"{seconds * gpus / 3600:,.2f}", f"{gpus:g} of a GPU a trial"))
+        facts.append(("GPU hours", number_text(seconds * gpus / 3600, decimals=2), f"{gpus:g} of a GPU a trial"))
     facts.append(("Epochs", f"{sum(len(trial.epochs) for trial in trials):,}", count_text(len(trials), "trial")))
     times = [time for trial in trials for time in (trial.created_after, trial.ended_after) if time is not None]
     if times:

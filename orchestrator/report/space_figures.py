@@ -19,6 +19,7 @@ from orchestrator.report.studies import Study, best_studies
 from orchestrator.results.answer import Json
 from orchestrator.results.bands import Band, value_at
 from orchestrator.results.surface import REACH
+from orchestrator.text.values import in_digits
 from orchestrator.text.wording import metric_words, parameter_names
 from trainables.parameter_values import is_number
 
@@ -127,12 +128,12 @@ def number_ticks(values: Sequence[float], *, log: bool = False) -> list[tuple[fl
     """Return places on [0, 1] of an axis from the lowest value to the highest: both ends, and round values between."""
     low, high = min(values), max(values)
     if low == high:
-        return [(0.5, f"{low:.3g}")]
+        return [(0.5, in_digits(low, 3))]
     steps = (1, 2, 5) if high < 200 * low else (1,)
     rounded = draw.log_ticks(low, high, steps) if log else _round_values(low, high)
     between = [value for value in rounded if low < value < high]
     places = draw.scaled([low, *between, high], log=log)
-    texts = [f"{low:.3g}", *(f"{value:g}" for value in between), f"{high:.3g}"]
+    texts = [in_digits(low, 3), *(in_digits(value, 6) for value in between), in_digits(high, 3)]
     ticks = zip(places, texts, strict=True)
     # A round value beside an end would be written over the value of the end.
     return [(place, text) for place, text in ticks if place in (places[0], places[-1]) or 0.07 <= place <= 0.93]

@@ -6,7 +6,7 @@ the best of each loss in the search is called unconfirmed. The analyses of the h
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -44,7 +44,17 @@ from orchestrator.results.race import Race, describe_race
 from orchestrator.results.trends import trend_answer, trends_of
 from orchestrator.results.winner import Winner, identity_of, winners_of
 from orchestrator.text.values import count_text
-from orchestrator.text.wording import BRIEF, listed, metric_words, number_text, p_equals, printed, setting_text
+from orchestrator.text.wording import (
+    BRIEF,
+    listed,
+    metric_meaning,
+    metric_name,
+    metric_words,
+    number_text,
+    p_equals,
+    printed,
+    setting_text,
+)
 from trainables.ranks import Ranks, chance_rsum
 
 UNCONFIRMED, RUNNING = "unconfirmed", "running"
@@ -423,6 +433,13 @@ def chance_of(summary: Summary, dataset: str) -> float | None:
     kept = (history.test_ranks.get(trial.id) for trial in history.trials.values() if trial.config.dataset == dataset)
     text = next((text for text in kept if text is not None), None)
     return None if text is None else chance_rsum(Ranks.from_text(text).image_of_caption)
+
+
+def measure_of(metric: str, summaries: Iterable[Summary]) -> str:
+    """Return what a metric measures; of ``rsum`` also the values of random rankings, see ``chance_of``."""
+    name = metric_name(metric)
+    chances = (chance_of(summary, dataset) for summary in summaries for dataset in summary.datasets)
+    return metric_meaning(name, *(chance for chance in chances if chance is not None and name == "rsum"))
 
 
 def summarise(history: History) -> dict[str, Any]:

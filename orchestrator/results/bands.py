@@ -23,7 +23,7 @@ from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.answer import Answer, Column, Quantity, table_of
 from orchestrator.results.answer import Cell as TableCell
 from orchestrator.results.surface import Array, Observed, Surface, gain_to_end, spread_of
-from orchestrator.text.values import count_text, value_text
+from orchestrator.text.values import count_text, in_digits, value_text
 from orchestrator.text.wording import (
     decimals_of,
     interval_text,
@@ -302,7 +302,7 @@ def _best_settings(dataset: str, loss_bands: Sequence[Band], winner: tuple[str, 
     for band in loss_bands:
         setting = band.expected(band.surface.safest)
         for place, (name, (low, high)) in enumerate(band.ranges.items()):
-            at = (in_two_digits(band.setting[name]), value_text(band.best.first.params[name]))
+            at = (in_digits(band.setting[name], 2), value_text(band.best.first.params[name]))
             whole = (setting, band.surface.share) if place == 0 else (None, None)
             rows.append((*band.about(name), _range(band, name), low, high, *at, *whole))
     return Answer(
@@ -330,7 +330,7 @@ def _headline(band: Band) -> str:
 def _range(band: Band, name: str) -> str:
     if name in band.whole:
         return f"any {band.names[name]}"
-    low, high = (in_two_digits(end) for end in band.ranges[name])
+    low, high = (in_digits(end, 2) for end in band.ranges[name])
     return f"{band.names[name]} {low}" + ("" if low == high else f" to {high}")
 
 
@@ -340,7 +340,7 @@ def _notes(band: Band) -> Iterator[str]:
     def expected(place: Array) -> str:
         return _with_interval(band.expected(place), metric, f"{name}, 95 % interval")
 
-    setting = setting_text({parameter: float(in_two_digits(value)) for parameter, value in band.setting.items()})
+    setting = setting_text({parameter: float(f"{value:.2g}") for parameter, value in band.setting.items()})
     yield f"Setting to use: {setting}; expected are {expected(band.surface.safest)}."
     reached = number_text(band.best.value or 0.0, metric)
     yield f"The best trial reached {reached}; expected are {expected(place_of(band.bounds, band.best.first))}."
@@ -390,13 +390,3 @@ def _with_interval(value: Quantity, metric: str, between: str) -> str:
     decimals = 0 if high - low > WIDE and decimals_of(metric) == 1 else None
     ends = interval_text(low, high, metric, decimals=decimals)
     return f"{number_text(value.value, metric, decimals=decimals)} {between} {ends}"
-
-
-def in_two_digits(value: float) -> str:
-    """Return a coefficient with two significant digits, which is more than 24 trials determine.
-
-    Example:
-        >>> in_two_digits(0.002814), in_two_digits(118.3), in_two_digits(0.0)
-        ('0.0028', '120', '0')
-    """
-    return f"{float(f'{value:.2g}'):.10g}"

@@ -10,7 +10,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.points import Point, best_points, differing, points_by_study, points_of, ranked, trained_alike
 from orchestrator.journal.trial import Stage, Trial, TrialState, best_first
 from orchestrator.results.surface import spread_of
-from orchestrator.text.values import count_text, value_text
+from orchestrator.text.values import count_text, in_digits, value_text
 from orchestrator.text.wording import listed, metric_words, number_text, parameter_names, printed, share_text
 
 NAMED = 6
@@ -30,17 +30,19 @@ def caveats(trials: Sequence[Trial]) -> list[str]:
     """Return the sentences about the trials of one dataset; none where all trials finished with equal versions."""
     searched = [trial for trial in trials if trial.stage is Stage.SEARCH]
     running = sum(not trial.has_ended for trial in trials)
+    higher = _higher_than_the_best(searched)
     sentences = [
         *_mixed_versions(trials),
         *([f"{count_text(running, 'trial')} {'has' if running == 1 else 'have'} not ended yet."] if running else []),
-        *_better_than_the_best(searched),
+        *([] if higher is None else [_cannot_win(higher)]),
         *_replicates(points_of(searched)),
         *_settings_without_effect(searched),
         *still_rising(trials),
     ]
     for state in (TrialState.STOPPED_EARLY, TrialState.DIVERGED, TrialState.FAILED):
         count = sum(trial.state is state for trial in searched)
-        if count:
+        # A single trial that was named above is not counted again.
+        if count > (higher is not None and higher.state is state):
             sentences.append(f"{count_text(count, 'trial')} {str(state).replace('_', ' ')}, which cannot win.")
     return sentences
 
@@ -62,17 +64,17 @@ def _versions(environment: Mapping[str, Any]) -> dict[str, str]:
     return {**environment.get("versions", {}), "code": commit[:REVISION] + dash + state}
 
 
-def _better_than_the_best(searched: Sequence[Trial]) -> list[str]:
-    """Name the best trial that did not finish, if its value is above the value of every finished setting."""
+def _higher_than_the_best(searched: Sequence[Trial]) -> Trial | None:
+    """Return the best trial that did not finish, if its value is above the value of every finished setting."""
     others = best_first(trial for trial in searched if trial.has_ended and trial.state is not TrialState.FINISHED)
     finished = best_points(searched)
-    if not others or not finished:
-        return []
-    first, best = others[0], finished[0]
-    if (first.best_value or 0.0) <= (best.value or 0.0):
-        return []
-    how, reached = str(first.state).replace("_", " "), number_text(first.best_value or 0.0, first.metric)
-    return [f"{first.id} reached {reached} {metric_words(first.metric)}, above the best, and {how}: it cannot win."]
+    is_higher = others and finished and (others[0].best_value or 0.0) > (finished[0].value or 0.0)
+    return others[0] if is_higher else None
+
+
+def _cannot_win(trial: Trial) -> str:
+    how, reached = str(trial.state).replace("_", " "), number_text(trial.best_value or 0.0, trial.metric)
+    return f"{trial.id} reached {reached} {metric_words(trial.metric)}, above the best, and {how}: it cannot win."
 
 
 def _replicates(points: Sequence[Point]) -> list[str]:
@@ -83,7 +85,7 @@ def _replicates(points: Sequence[Point]) -> list[str]:
     again = count_text(sum(len(point.trainings) - 1 for point in repeated), "trial")
     sentence = f"{again} repeated {count_text(len(repeated), 'setting')} with other seeds; each setting has their mean"
     noise, _ = spread_of([[trial.best_value or 0.0 for trial in point.finished] for point in points])
-    return [f"{sentence}." if noise is None else f"{sentence}, with a standard deviation of {noise:.2g}."]
+    return [f"{sentence}." if noise is None else f"{sentence}, with a standard deviation of {in_digits(noise, 2)}."]
 
 
 def _settings_without_effect(searched: Sequence[Trial]) -> list[str]:

@@ -39,6 +39,7 @@ from orchestrator.results.race import LEVEL as RACE_LEVEL
 from orchestrator.results.race import Race, run_race
 from orchestrator.results.statistics import Sample
 from orchestrator.results.verdict import judge
+from orchestrator.text.values import in_digits
 from orchestrator.text.wording import listed, parameter_names, printed, setting_text
 from trainables.errors import ConfigError
 from trainables.ranks import Ranks
@@ -251,9 +252,9 @@ class Confirmation:
         further += [] if confirm.verdict or rule else [BEGUN_BEFORE]
         further += problem
         if self.looks:
-            times = "once" if self.looks == 1 else f"{self.looks} times"
+            times, level = "once" if self.looks == 1 else f"{self.looks} times", in_digits(self.level, 2)
             further.append(
-                f"its values had been looked at {times} before this plan, so p must be at most {self.level:.2g}; "
+                f"its values had been looked at {times} before this plan, so p must be at most {level}; "
                 f"plan all seeds, or a race, at once"
             )
         for label, others in self.alike.items():

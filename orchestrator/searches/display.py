@@ -41,7 +41,7 @@ from orchestrator.results.confirmation import race_names, races_of
 from orchestrator.results.race import describe_race, describe_round
 from orchestrator.searches.trial_table import FEWEST_ROWS, ROWS, count_words, trials_table
 from orchestrator.text.terminal import make_console, say
-from orchestrator.text.values import clock_text, count_text
+from orchestrator.text.values import clock_text, count_text, duration_text
 from orchestrator.text.wording import metric_meaning, number_text, printed, setting_text
 from orchestrator.views.terminal import screen
 
@@ -146,13 +146,14 @@ class EpochClock:
         return f"+{min(99, round(100 * passed / fmean(known)))}%"
 
 
+def _ago(seconds: float) -> str:
+    # A live line does not count parts of a second.
+    return duration_text(max(1.0, seconds))
+
+
 def spinner() -> str:
     """Return the frame of the spinner for this moment."""
     return FRAMES[int(time.monotonic() / FRAME_SECONDS) % len(FRAMES)]
-
-
-def _ago(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 class PlainDisplay:

@@ -13,6 +13,7 @@ from orchestrator.journal.history import STANDINGS, History
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.analyses import goals_of
 from orchestrator.text.values import format_parameters, short_names
+from orchestrator.text.wording import metric_text
 
 ROWS = 16
 """Trials in a table that fits on a screen."""
@@ -87,9 +88,9 @@ def _chosen(trials: Sequence[Trial], rows: int) -> list[Trial]:
 
 
 def _worst_last(trial: Trial) -> tuple[bool, bool, float]:
-    """Return a sort key: the highest value first, then the trials that can't win."""
+    """Return a sort key: finished trials with the highest value first, then the trials that cannot win."""
     value = trial.best_value
-    return trial.state in (TrialState.DIVERGED, TrialState.FAILED), value is None, -(value or 0.0)
+    return trial.state is not TrialState.FINISHED, value is None, -(value or 0.0)
 
 
 def _columns(history: History) -> Table:
@@ -108,9 +109,9 @@ def _columns(history: History) -> Table:
 
 def _cells(history: History, trial: Trial, name: str, progress: Callable[[Trial], str]) -> list[Text]:
     epochs = trial.total_epochs
-    best = "" if trial.best_value is None else f"{trial.best_value:.2f}"
+    best = "" if trial.best_value is None else metric_text(trial.metric, trial.best_value)
     at_best = trial.epochs.get(trial.best_epoch or 0, {})
-    others = [f"{at_best[metric]:.2f}" if metric in at_best else "" for metric in _further(history)]
+    others = [metric_text(metric, at_best[metric]) if metric in at_best else "" for metric in _further(history)]
     standing = history.standing(trial)
     inside = progress(trial) if standing == TrialState.RUNNING else ""
     epoch = f"{trial.last_epoch}/{epochs}" + (f" {inside}" if inside else "")

@@ -9,6 +9,9 @@ from typing import Any
 FRACTIONS = ("map5", "map10")
 """Endings of the metrics that are fractions; the others are percentages, sums of percentages, or ranks."""
 
+MINUS = "−"
+"""The minus of numbers that people read, U+2212."""
+
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\0", "＝", "＋", "－", "＠")
 
 
@@ -69,14 +72,34 @@ def visible_values(value: Any) -> Any:
 
 
 def value_text(value: Any) -> str:
-    """Return a hyper-parameter in few characters: four significant digits, lists in brackets."""
+    """Return a hyper-parameter in few characters: four significant digits, lists in brackets.
+
+    Example:
+        >>> value_text([-0.25, 12345.678, 1e-5, True])
+        '[−0.25, 1.235e+04, 1e-05, true]'
+    """
     if isinstance(value, bool) or value is None:
         return str(value).lower()
-    if isinstance(value, float):
-        return f"{value:.4g}"
+    if isinstance(value, int | float):
+        return _signed(f"{value:.4g}" if isinstance(value, float) else str(value))
     if isinstance(value, list | tuple):
         return f"[{', '.join(value_text(item) for item in value)}]"
     return str(value)
+
+
+def in_digits(value: float, digits: int) -> str:
+    """Return a number with this many significant digits; two are more than 24 trials determine of a coefficient.
+
+    Example:
+        >>> in_digits(0.002814, 2), in_digits(118.3, 2), in_digits(0.0, 2), in_digits(-3.14159, 3)
+        ('0.0028', '120', '0', '−3.14')
+    """
+    return _signed(f"{float(f'{value:.{digits}g}'):.10g}")
+
+
+def _signed(text: str) -> str:
+    """Return a number with the sign of people, and in an exponent with that of programs, so that it can be typed."""
+    return f"{MINUS}{text[1:]}" if text.startswith("-") else text
 
 
 def values_text(values: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import Any
 
 from orchestrator.reference.published import DATASETS, LOSSES, MODELS, SYNONYMS
-from orchestrator.text.values import FRACTIONS, SYMBOLS, count_text, duration_text, value_text, visible
+from orchestrator.text.values import FRACTIONS, MINUS, SYMBOLS, count_text, duration_text, value_text, visible
 
 MISSING = "–"
 
@@ -120,7 +120,7 @@ def setting_text(parameters: Mapping[str, Any], only: Iterable[str] | None = Non
 @cache
 def decimals_of(unit: str) -> int:
     """Return the digits after the point of a metric: three of a fraction, one of a percentage or a sum of them."""
-    return 3 if unit.endswith((*FRACTIONS, "map_r", "map_r_condensed")) else 1
+    return 3 if unit.endswith((*FRACTIONS, "map_r", "map_r_condensed", "r_precision")) else 1
 
 
 def number_text(value: float, unit: str = "", *, signed: bool = False, decimals: int | None = None) -> str:
@@ -132,7 +132,7 @@ def number_text(value: float, unit: str = "", *, signed: bool = False, decimals:
     """
     digits = decimals_of(unit) if decimals is None else decimals
     text = f"{round(value, digits) + 0.0:{'+' if signed else ''},.{digits}f}"
-    return text.replace("-", "−")
+    return text.replace("-", MINUS)
 
 
 def metric_text(metric: str, value: float | None) -> str:
@@ -189,13 +189,13 @@ def share_text(share: float, *, signed: bool = False) -> str:
     if 0 < away < 0.0005:
         return "above 99.9 %" if not signed and share > 0.5 else "below 0.1 %"
     text = f"{share:{'+' if signed else ''}z.{int(0 < away < 0.005)}%}"
-    return text.replace("-", "−").replace("%", " %")
+    return text.replace("-", MINUS).replace("%", " %")
 
 
 def value_in_unit(value: float, unit: str, *, signed: bool = False, decimals: int | None = None) -> str:
     """Return a number in its unit, see ``results.answer.Column``."""
     if unit == "number":
-        text = value_text(value).replace("-", "−")
+        text = value_text(value)
         return f"+{text}" if signed and value > 0 else text
     shown = {
         "p": p_text,

@@ -54,8 +54,11 @@ if TYPE_CHECKING:
 COMPARED = {"data_digest", "metric", "confirmed", "value"}
 """Tags of versions that decide which version is the champion."""
 
-STD, SEEDS = "std", "seeds"
-"""Tags with the deviation of the value over the seeds (``ddof=0``), where it is known, and with their number."""
+STD, SD, SEEDS = "std", "sd", "seeds"
+"""Tags with deviations of the value over the seeds, where they are known, and with the number of seeds.
+
+``std`` (``ddof=0``) is compared, because versions of older releases have it alone; ``sd`` is that of the sample.
+"""
 
 
 def number_of(version: "ModelVersion") -> int:
@@ -216,7 +219,8 @@ def _create_version(client: "MlflowClient", name: str, packed: Path, champion: C
     with _tolerating("RESOURCE_ALREADY_EXISTS"):
         client.create_registered_model(name, description=f"Answers a caption with images of {champion.dataset}.")
     source = f"{run.info.artifact_uri}/{ARTIFACT}"
-    spread = {} if champion.std is None else {STD: str(champion.std), SEEDS: str(champion.seeds)}
+    sd = Measure(champion.value, champion.std, champion.seeds).sample_std
+    spread = {} if sd is None else {STD: str(champion.std), SD: str(sd), SEEDS: str(champion.seeds)}
     tags, about = _tags(champion) | spread, about_version(champion)
     version = client.create_model_version(name, source, run.info.run_id, tags=tags, description=about)
     made = number_of(version)

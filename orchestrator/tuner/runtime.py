@@ -26,6 +26,7 @@ import search_spaces
 import trainables
 from orchestrator.machines.cluster import ClusterError
 from orchestrator.machines.processes import kept_sigterm_handler
+from orchestrator.text.values import duration_text
 from trainables.errors import UserError
 
 CONNECT_SECONDS = 1.0
@@ -102,7 +103,8 @@ class JoinedRay:
         if self._has_ended:
             return [f"its head at {self._address} has ended"]
         silent = time.monotonic() - self._answered_at
-        return [f"its head at {self._address} has not answered for {silent:.0f} s"] if silent > SILENT_SECONDS else []
+        words = f"its head at {self._address} has not answered for {duration_text(silent)}"
+        return [words] if silent > SILENT_SECONDS else []
 
     def kill(self) -> None:
         """Kill nothing: other processes use this Ray."""

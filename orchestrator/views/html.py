@@ -23,7 +23,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from orchestrator.results.answer import Answer, Cell, Quantity, Table
-from orchestrator.text.values import visible
+from orchestrator.text.values import value_text, visible
 from orchestrator.text.wording import MISSING, number_text, printed, value_in_unit
 from orchestrator.views.grid import TextColumn, grid
 from orchestrator.views.terminal import SETTINGS, short_setting
@@ -190,6 +190,7 @@ def templates(*folders: str) -> Environment:
         finalize=lambda value: visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
     )
     environment.filters |= {"page_columns": page_columns, "printed": printed, "coded": _coded}
+    environment.filters |= {"number_text": number_text, "value_text": value_text}
     environment.globals |= {"named_number": named_number, "MISSING": MISSING}
     return environment
 

@@ -26,7 +26,7 @@ from orchestrator.journal.directory import read_error
 from orchestrator.report.render import embedded, plain_options, plain_rows, plotly_source, report_values, scripts
 from orchestrator.results.answer import Answer, Quantity
 from orchestrator.text.values import visible, visible_values
-from orchestrator.text.wording import metric_words
+from orchestrator.text.wording import metric_meaning, metric_words
 from orchestrator.views.grid import cell_text
 from orchestrator.views.html import asset, filled, policy, templates
 from orchestrator.watch.experiments import Experiments, Watched, stages_of
@@ -85,7 +85,7 @@ class Server:
         experiments = self._experiments.all()
         wait([experiment.reading() for experiment in experiments], PATIENCE)
         cards = [_card(experiment) for experiment in experiments]
-        shown = {"cards": cards, "title": self._title, "measured": measured}
+        shown = {"cards": cards, "title": self._title, "measured": measured, "measure": metric_meaning("rsum")}
         return filled("start.html.j2", page_scripts(None), *ROOMS, **about, **shown)
 
     def changes(self, request: Request) -> Response:

@@ -130,4 +130,5 @@ def test_a_short_training_is_named_below_the_answers(tmp_path: Path, capsys: pyt
     assert call("ecir-2022", "--with", "tiny", "--output", str(tmp_path)) == 0
     rise = "Rise of val rsum an epoch at the full learning rate: Triplet SH with VSE++ 20 %."
     assert f"pets: {rise}" in " ".join(capsys.readouterr().out.split())
-    assert rise in (tmp_path / "certify-ecir-2022" / "certificate.html").read_text()
+    page = (tmp_path / "certify-ecir-2022" / "certificate.html").read_text(encoding="utf-8")
+    assert rise in page and page.count("rsum: sum of six recalls, 0–600") == 1

@@ -34,6 +34,8 @@ def test_every_form_comes_from_the_command_line(tmp_path: Path, capsys: pytest.C
     write(tmp_path, "two", confirmed=False)
     text = summarise(capsys, tmp_path, "one", "two", "--format", form, "--with-published", "--cocos")
     assert "winner" in text and "unconfirmed" in text
+    explained = text.replace(r"\textendash{}", "–").count("rsum: sum of six recalls, 0–600")
+    assert explained == (form not in ("json", "csv"))
     if form == "json":
         said = json.loads(text)
         assert list(said) == ["experiments", "answers"]

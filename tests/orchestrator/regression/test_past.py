@@ -24,7 +24,10 @@ from orchestrator.regression.reruns import (
     read_nights,
     read_summary,
     still_alarms,
+    write_outcome,
 )
+from orchestrator.results.answer import Answer
+from orchestrator.results.answers import measure_of
 from tests.support.experiments import add_trial, start
 from tests.support.fake_workload import FakeWorkload
 from tests.support.regression_results import make_suite
@@ -161,6 +164,15 @@ def test_what_older_versions_did_not_record_is_left_out(tmp_path: Path) -> None:
 def test_an_alarm_stays_one_until_it_is_accepted(finding: str, accepted: timedelta | None, is_alarm: bool) -> None:
     when = None if accepted is None else (NOW + accepted).isoformat()
     assert still_alarms({"ended": NOW.timestamp(), "finding": finding}, when) is is_alarm
+
+
+def test_the_page_of_a_rerun_explains_its_metric_once(tmp_path: Path) -> None:
+    suite, measure = (
+        Answer("suite", "", "Do the baselines give the accepted results?", "quick: ok."),
+        measure_of("val/rsum", []),
+    )
+    write_outcome(tmp_path, "quick", "Regression rerun", [suite], {}, seconds=1.0, facts={}, measure=measure)
+    assert (tmp_path / "report.html").read_text(encoding="utf-8").count("rsum: sum of six recalls, 0–600") == 1
 
 
 def test_an_interrupted_rerun_with_trials_of_a_newer_version_is_compared_without_them(tmp_path: Path) -> None:

@@ -209,9 +209,10 @@ def test_a_trial_that_learned_nothing_leaves_the_others_their_colours() -> None:
 def test_ticks_go_from_the_lowest_value_to_the_highest_in_order(values: list[float], log: bool) -> None:
     ticks = number_ticks(values, log=log)
     if min(values) == max(values):
-        assert ticks == [(0.5, f"{values[0]:.3g}")]
+        assert [(place, float(text.replace("−", "-"))) for place, text in ticks] == [(0.5, float(f"{values[0]:.3g}"))]
         return
-    assert [ticks[0], ticks[-1]] == [(0.0, f"{min(values):.3g}"), (1.0, f"{max(values):.3g}")]
+    ends = [(place, float(text.replace("−", "-"))) for place, text in (ticks[0], ticks[-1])]
+    assert ends == [(0.0, float(f"{min(values):.3g}")), (1.0, float(f"{max(values):.3g}"))]
     assert all(low < high for (low, _), (high, _) in pairwise(ticks))
 
 

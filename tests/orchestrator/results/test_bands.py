@@ -8,7 +8,8 @@ import pytest
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.results.answers import Summary
-from orchestrator.results.bands import FEWEST, Band, band_answers, in_two_digits, place_of, searched_numbers, value_at
+from orchestrator.results.bands import FEWEST, Band, band_answers, place_of, searched_numbers, value_at
+from orchestrator.text.values import in_digits
 from orchestrator.text.wording import printed
 from search_spaces.space import Values
 from tests.support.experiments import make_experiment
@@ -107,4 +108,4 @@ def test_confirmations_give_the_noise_of_seeds_and_correct_a_lucky_trial() -> No
 
 
 def test_coefficients_have_two_digits() -> None:
-    assert [in_two_digits(value) for value in (0.002814, 118.3, 0.0, -3.14159)] == ["0.0028", "120", "0", "-3.1"]
+    assert [in_digits(value, 2) for value in (0.002814, 118.3, 0.0, -3.14159)] == ["0.0028", "120", "0", "−3.1"]

@@ -90,6 +90,17 @@ def test_mixed_versions_are_said_with_the_verdict(
     assert f"rained with {BOTH}; values may differ" in read_output(output, tmp_path / "tiny", monkeypatch, capsys)
 
 
+def test_a_single_trial_that_cannot_win_is_named_and_not_counted_again(ledger: Ledger) -> None:
+    add_trial(ledger, [30.0])
+    higher = add_trial(ledger, [40.0], state=TrialState.STOPPED_EARLY)
+    named = f"{higher.id} reached 40.0 val rsum, above the best, and stopped early: it cannot win."
+    assert caveats(list(ledger.history.trials.values())) == [named]
+    add_trial(ledger, [10.0], state=TrialState.DIVERGED)
+    add_trial(ledger, [20.0], state=TrialState.STOPPED_EARLY)
+    said = caveats(list(ledger.history.trials.values()))
+    assert said == [named, "2 trials stopped early, which cannot win.", "1 trial diverged, which cannot win."]
+
+
 def test_settings_that_trained_exactly_as_the_best_are_said_to_have_no_effect(ledger: Ledger) -> None:
     start(ledger, make_experiment(losses=["triplet_sh"]))
     for margin in (0.2, 0.4, 0.6):

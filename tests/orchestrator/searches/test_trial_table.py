@@ -73,8 +73,15 @@ def test_a_stage_shows_its_own_trials(ledger: Ledger) -> None:
     add_repeat(ledger, trial, 0, 7, 31.0)
     searched = "\n".join(drawn(trials_table(ledger.history, "tiny"), 80))
     confirmed = "\n".join(drawn(trials_table(ledger.history, "confirm", stage=Stage.CONFIRM), 80))
-    assert "30.00" in searched and "31.00" not in searched
-    assert "0000-seed0" in confirmed and "30.00" not in confirmed
+    assert "30.0" in searched and "31.0" not in searched
+    assert "0000-seed0" in confirmed and "30.0" not in confirmed
+
+
+def test_the_best_trial_that_can_win_comes_before_stopped_trials(ledger: Ledger) -> None:
+    add_trial(ledger, [40.0], state=TrialState.STOPPED_EARLY)
+    add_trial(ledger, [30.0])
+    rows = [line.split() for line in drawn(trials_table(ledger.history, "tiny"), 80) if line.startswith("00")]
+    assert [row[3:] for row in rows] == [["30.0", "finished"], ["40.0", "stopped", "early"]]
 
 
 def test_the_best_stay_in_sight_however_many_trials_run(ledger: Ledger) -> None:
@@ -85,7 +92,7 @@ def test_the_best_stay_in_sight_however_many_trials_run(ledger: Ledger) -> None:
     add_trial(ledger, [99.0], state=TrialState.DIVERGED)
     lines = drawn(trials_table(ledger.history, "tiny", 8), 80)
     rows = [line.split() for line in lines if line.startswith("00")]
-    assert [row[2:] for row in rows[:4]] == [["1/6", "5.00", "running"]] * 4
-    assert [row[3:] for row in rows[4:]] == [[best, "finished"] for best in ("9.00", "8.00", "7.00", "6.00")]
+    assert [row[2:] for row in rows[:4]] == [["1/6", "5.0", "running"]] * 4
+    assert [row[3:] for row in rows[4:]] == [[best, "finished"] for best in ("9.0", "8.0", "7.0", "6.0")]
     assert lines[-1] == "and 13 more: 6 running, 6 finished, 1 diverged"
     assert sum(line.startswith("00") for line in drawn(trials_table(ledger.history, "tiny"))) == ROWS

@@ -175,6 +175,20 @@ def test_the_alias_moves_only_to_a_lead_beyond_the_noise_of_the_seeds(
     assert put(output, first).is_champion is not takes, "also when the earlier one is registered again"
 
 
+def test_a_version_has_both_deviations_and_that_of_older_releases_is_compared(
+    output: Path, client: MlflowClient
+) -> None:
+    put(output, NOISY)
+    tags = client.get_model_version("icr-pets", "1").tags
+    assert (tags["std"], tags["seeds"]) == ("1.6667", "5")
+    assert float(tags["sd"]) == pytest.approx(1.6667 * (5 / 4) ** 0.5)
+    client.delete_model_version_tag("icr-pets", "1", "sd")
+    assert not put(output, replace(NOISY, trial=HIGH.trial, value=NOISY.value + 2.8)).is_champion
+    assert put(output, replace(NOISY, trial=HIGH.trial, value=NOISY.value + 3.0)).is_champion
+    put(output, LOW)
+    assert not client.get_model_version("icr-pets", "4").tags.keys() & {"std", "sd", "seeds"}
+
+
 def test_leads_within_the_noise_do_not_add_up(output: Path) -> None:
     put(output, NOISY)
     assert not put(output, replace(NOISY, trial=HIGH.trial, value=LOW.value + 2)).is_champion

@@ -51,6 +51,7 @@ def test_the_start_page_lists_what_is_there_and_what_comes(tmp_path: Path) -> No
         add_trial(ledger, [30.0, 40.0])
         page = server.ask("/").text
         assert '<a href="/e/first/">first</a>' in page
+        assert page.count("rsum: sum of six recalls, 0–600") == 1
         assert "NT-Xent (τ = 0.1) has the best val rsum of its search, 40.0 in one training." in page
         assert "/e/second/" not in page
         with server.events("/events") as events, closing(begin(tmp_path, "second")):
