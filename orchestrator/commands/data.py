@@ -253,7 +253,7 @@ def _split_lines(description: Description) -> Iterator[str]:
         fewest, most = split.captions_per_image
         an_image = f"{fewest}" if fewest == most else f"{fewest}-{most}"
         lengths = tokens = unknown = chance = "-"
-        if split.caption_lengths and split.unknown_tokens is not None:
+        if split.caption_lengths and split.unknown_tokens is not None and split.tokens_per_image is not None:
             measures = {"min": 0, "median": 0, "mean": 1, "max": 0}
             lengths = " / ".join(
                 number_text(split.caption_lengths[name] or 0.0, decimals=n) for name, n in measures.items()
