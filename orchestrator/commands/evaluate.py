@@ -135,7 +135,7 @@ READINGS = {"_annotated": "annotated", "": "judged", "_condensed": "without unju
 def print_judged(judged: "JudgedEvaluation") -> None:
     """Print the metrics with and without people's judgements: a row for each direction and choice of pairs."""
     metrics = judged.metrics
-    columns = {"r1": "R@1", "r5": "R@5", "r10": "R@10", "r_precision": "R-Precision", "map_r": "mAP@R"}
+    columns = {"r1": "R@1", "r5": "R@5", "r10": "R@10", "r_precision": "R-Prec", "map_r": "mAP@R"}
     sums = [
         f"{number_text(metrics[name])} {words}"
         for ending, words in READINGS.items()

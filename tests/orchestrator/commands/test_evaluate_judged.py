@@ -46,7 +46,7 @@ def test_judged_metrics_stand_beside_the_annotated_ones(checkpoint: Path, capsys
     assert 0 <= metrics["map_r"] <= metrics["r_precision"] <= 1
     code, out, _ = run(capsys, str(checkpoint), "--ranks", "ranks.npz")
     assert code == 0 and Path("ranks.npz").is_file()
-    assert "R-Precision" in out and "without unjudged" in out and "of the first ten captions" in out
+    assert "R-Prec" in out and "without unjudged" in out and "of the first ten captions" in out
 
     code, out, _ = run(capsys, str(checkpoint), "--json", "--split", "val")
     assert code == 0 and "judged" not in json.loads(out)

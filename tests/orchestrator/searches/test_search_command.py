@@ -168,7 +168,7 @@ def test_a_dry_run_times_stacks_as_large_as_those_that_will_train(
 def test_a_budget_ends_the_search_and_no_confirmation(command: Command, hours: int, ends: bool) -> None:
     settings = sets("confirm={top: 2, seeds: 3}", f"budget.hours={hours}", "resources={gpus: 0, cpus: 1}")
     shown = command(*EIGHT, *settings, "--dry-run")
-    assert "about 17.0 hours" in shown
+    assert "about 17.0 h, at most " in shown
     assert (f"budget.hours={hours} ends it before" in shown) == ends
 
 
