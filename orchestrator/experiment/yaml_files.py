@@ -22,6 +22,7 @@ from typing import Any, ClassVar, TypeVar, cast
 import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from orchestrator.text.values import MINUS
 from search_spaces import SPACES
 from search_spaces.space import suggestion
 from trainables.errors import ConfigError, Mistakes
@@ -378,6 +379,8 @@ def _mistakes(kind: type, values: Any, error: ValidationError) -> Iterator[str]:
             rule = re.sub(r"^\w+ should", "should", rule)
             is_unquoted = first["type"] == "string_type" and isinstance(first["input"], int | float)
             remedy = "; put the text in quotes" if is_unquoted else ""
+            # Tables print this minus, and numbers are copied from them.
+            remedy = "; type the minus as -" if str(first["input"]).startswith(MINUS) else remedy
             yield f"{key}: {rule}, got {short(first['input'])}{remedy}"
 
 

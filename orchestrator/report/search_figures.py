@@ -63,7 +63,7 @@ def early_figure(studies: Sequence[Study]) -> Figure:
             options.append(Option(printed(dataset), [Panel("", traces, axes)]))
     note = (
         "Kendall's τ between the best values up to an epoch and those at the end: 1 is the same order, 0 is none. "
-        f"Early stopping is safe from the epoch on from which a line stays at {RANKED:g} or more. Trials that were "
+        f"Before a study's line stays at {RANKED:g} or more, early stopping may stop the best trial. Trials that were "
         "stopped early are left out."
     )
     return Figure("early", "Early epochs", note, options)

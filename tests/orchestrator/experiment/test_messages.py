@@ -18,6 +18,7 @@ NAMES = "must be 1 to 100 letters (A-Z, a-z), digits, '.', '_' and '-', the firs
 WAYS = "[LOW, HIGH] is a range, {values: [A, B]} are values one by one"
 
 EXPERIMENTS = [
+    ("training: {learning_rate: −0.5}", "4:12: training.learning_rate: should be a valid", "; type the minus as -"),
     (
         "search:\n  space:\n    nt_xent: {temperature: {min: 0.01, max: 0.3, log: true}}",
         f"6:15: {TEMPERATURE}: a range has no keys min, max, log: write [0.01, 0.3]; {WAYS}; ",
