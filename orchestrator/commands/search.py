@@ -16,6 +16,7 @@ from orchestrator.commands.watch import PORT
 from orchestrator.experiment.experiment import Experiment, load_experiment
 from orchestrator.forecast.dry_run import dry_run, print_dry_run
 from orchestrator.journal.directory import find_directory, read_history
+from orchestrator.journal.history import History
 from orchestrator.machines.cluster import StartOptions
 from orchestrator.results.winner import find_champions
 from orchestrator.searches.begin import make_workload, run_experiment
@@ -23,11 +24,11 @@ from orchestrator.searches.budget import SPENT
 from orchestrator.searches.display import print_summary
 from orchestrator.searches.preparation import check_cpus
 from orchestrator.searches.resuming import (
+    begun_experiment,
     check_folder,
     command_for,
     confirm_experiment,
     extend_experiment,
-    read_experiment,
 )
 from orchestrator.searches.search import SearchResult
 from orchestrator.studies.prior import read_prior
@@ -99,13 +100,14 @@ def run(experiment: Experiment, options: StartOptions, *, search: bool = True) -
 
 
 def resume_experiment(
-    name: str, wanted: Callable[[Path], Experiment], options: StartOptions, *, search: bool = True
+    name: str, wanted: Callable[[Path, History], Experiment], options: StartOptions, *, search: bool = True
 ) -> None:
-    """Resume an experiment that has begun; ``wanted`` makes the experiment from its folder."""
+    """Resume an experiment that has begun; ``wanted`` makes the experiment from its folder and history."""
     directory = find_directory(name, options.output)
-    experiment = wanted(directory)
+    history = read_history(directory)
+    experiment = wanted(directory, history)
     check_folder(directory, experiment)
-    cluster = replace(options.cluster, storage=options.cluster.storage or read_history(directory).storage)
+    cluster = replace(options.cluster, storage=options.cluster.storage or history.storage)
     run(experiment, replace(options, cluster=cluster, output=directory.resolve().parent), search=search)
 
 
@@ -143,7 +145,7 @@ def _exit(result: SearchResult, experiment: Experiment) -> None:
 @with_start_options
 def resume(experiment: ExperimentName, *, options: StartOptions) -> None:
     """Resume a search that was interrupted or killed, with the settings that it started with."""
-    resume_experiment(experiment, read_experiment, options)
+    resume_experiment(experiment, begun_experiment, options)
 
 
 @with_start_options

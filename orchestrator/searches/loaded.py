@@ -13,7 +13,7 @@ from orchestrator.results.answer import Answer
 from orchestrator.results.answers import Summary, summarise
 from orchestrator.results.confirmation import confirmations
 from orchestrator.results.winner import Winner, winners_of
-from orchestrator.searches.resuming import read_experiment
+from orchestrator.searches.resuming import begun_experiment
 from orchestrator.winners.winners import packed_champions
 from trainables.errors import ConfigError
 from trainables.extras import require
@@ -80,7 +80,7 @@ class LoadedExperiment:
     @property
     def experiment(self) -> Experiment:
         """The experiment of the newest start."""
-        return read_experiment(self.directory)
+        return begun_experiment(self.directory, self.history)
 
     @property
     def summary(self) -> dict[str, Any]:

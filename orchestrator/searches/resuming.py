@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestrator.experiment.experiment import Experiment, known_experiment
 from orchestrator.experiment.yaml_files import Document, override, validate
-from orchestrator.journal.directory import JOURNAL_FILE, read_history
+from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage
 from orchestrator.machines.processes import sigterm_as_ctrl_c
@@ -20,14 +20,12 @@ from orchestrator.text.terminal import path_text, say, typed_program
 from trainables.errors import ConfigError, UserError
 
 
-def read_experiment(directory: Path, overrides: Sequence[str] = ()) -> Experiment:
-    """Return the experiment of the newest start, with ``--set`` applied.
+def begun_experiment(directory: Path, history: History, overrides: Sequence[str] = ()) -> Experiment:
+    """Return the experiment of the newest start in a directory's history, with ``--set`` applied.
 
     Raises:
         ConfigError: If the experiment never started, or is refused.
-        JournalError: If the journal is missing or damaged.
     """
-    history = read_history(directory)
     if not history.experiment:
         raise ConfigError(f"{directory}: never began; start it (again) with `orchestrator search`")
     # The check of an experiment also brings its plug-ins into use, which another experiment may have replaced.
@@ -90,23 +88,23 @@ def _verb(history: History) -> list[str]:
     return ["extend", *larger]
 
 
-def extend_experiment(directory: Path, trials: int | None, hours: float | None, overrides: Sequence[str]) -> Experiment:
+def extend_experiment(
+    directory: Path, history: History, trials: int | None, hours: float | None, overrides: Sequence[str]
+) -> Experiment:
     """Return an experiment with larger limits.
 
     Each study gets ``trials`` in addition. The search may take ``hours`` from now on, whatever its limit was.
 
     Raises:
         ConfigError: If no limit is larger, or a value is refused.
-        JournalError: If the journal is missing or damaged.
     """
-    before = read_experiment(directory)
+    before = begun_experiment(directory, history)
     settings = [] if trials is None else [f"search.trials={before.search.trials + trials}"]
     if hours is not None:
         if not hours > 0:
             raise ConfigError(f"--hours {hours:g}: must be greater than 0")
-        spent = read_history(directory).spending.seconds / 3600
-        settings.append(f"budget.hours={spent + hours}")
-    after = read_experiment(directory, [*settings, *overrides])
+        settings.append(f"budget.hours={history.spending.seconds / 3600 + hours}")
+    after = begun_experiment(directory, history, [*settings, *overrides])
     if after == before:
         raise ConfigError(f"{directory}: extend it by what? --trials N, --hours H, or --set, e.g. budget.plateau=20")
     if trials is not None and not any(after.trials_in(cell) > before.trials_in(cell) for cell in before.cells()):
@@ -114,22 +112,21 @@ def extend_experiment(directory: Path, trials: int | None, hours: float | None, 
     return after
 
 
-def confirm_experiment(directory: Path, changes: Mapping[str, Any]) -> Experiment:
+def confirm_experiment(directory: Path, history: History, changes: Mapping[str, Any]) -> Experiment:
     """Return an experiment whose best trials are to be confirmed.
 
     ``changes`` has keys of ``confirm`` and their values; ``None`` leaves a key as it is.
 
     Raises:
         ConfigError: If no trial of the search has finished, or a value is refused.
-        JournalError: If the journal is missing or damaged.
     """
-    before = read_experiment(directory).to_dict()
+    before = begun_experiment(directory, history).to_dict()
     overrides = {key: value for key, value in changes.items() if value is not None}
     # A number of seeds (fixed design) and a number of trainings (race) exclude each other: the new number counts.
     designs = dict.fromkeys(("seeds", "trainings")) if {"seeds", "trainings"} & overrides.keys() else {}
     values = {**before, "confirm": {**(before["confirm"] or {}), **designs, **overrides}}
     experiment = validate(Experiment, values, str(directory / JOURNAL_FILE))
-    if not choose_candidates(read_history(directory), 1):
+    if not choose_candidates(history, 1):
         raise ConfigError(f"{directory}: no trial of the search has finished, so there is nothing to confirm")
     return experiment
 

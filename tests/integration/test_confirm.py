@@ -104,12 +104,12 @@ def test_a_search_ends_with_its_best_confirmed(trials_run: None, output: Path) -
 def test_a_search_without_a_confirmation_gets_one(trials_run: None, output: Path) -> None:
     first = run(confirming(), output)
     assert (first.summary["winners"]["pets"]["confirmed"], first.summary["verdicts"]) == (False, [])
-    chosen = confirm_experiment(output / "tiny", {"top": 2, "seeds": 2, "baseline": None})
+    chosen = confirm_experiment(output / "tiny", read(output), {"top": 2, "seeds": 2, "baseline": None})
     result = run(chosen, output, confirm_alone=True)
     assert result.summary["winners"]["pets"]["confirmed"]
     assert result.summary["test_openings"] == {"pets": 2}, "for the search's winner, and for the confirmed"
     assert len(read(output).stage(Stage.SEARCH)) == 3
-    more = confirm_experiment(output / "tiny", {"top": None, "seeds": 3, "baseline": None})
+    more = confirm_experiment(output / "tiny", read(output), {"top": None, "seeds": 3, "baseline": None})
     assert (more.confirm.top, more.confirm.seeds) == (2, 3)
     run(more, output, confirm_alone=True)
     assert len(read(output).stage(Stage.CONFIRM)) == 6, "four were there, and two are new"

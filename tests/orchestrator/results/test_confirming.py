@@ -387,11 +387,12 @@ def test_an_experiment_that_ships_has_the_design_that_finds_more(name: str) -> N
 def test_another_design_takes_the_place_of_the_one_of_the_search(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    searched(tmp_path, racing(seeds=3)).close()
+    ledger = searched(tmp_path, racing(seeds=3))
+    ledger.close()
     none = {"top": None, "baseline": None}
-    raced = confirm_experiment(tmp_path, {**none, "seeds": None, "trainings": 20})
+    raced = confirm_experiment(tmp_path, ledger.history, {**none, "seeds": None, "trainings": 20})
     assert (raced.confirm.seeds, raced.confirm.trainings) == (None, 20)
-    assert confirm_experiment(tmp_path, {**none, "seeds": None, "trainings": None}).confirm.seeds == 3
+    assert confirm_experiment(tmp_path, ledger.history, {**none, "seeds": None, "trainings": None}).confirm.seeds == 3
     code, _, err = what_a_command_says(capsys, ["confirm", str(tmp_path), "--seeds", "3", "--trainings", "20"])
     assert code == 2 and "leave out one of the two" in err
 

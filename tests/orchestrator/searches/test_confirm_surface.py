@@ -47,7 +47,7 @@ def test_the_last_trial_has_the_setting_to_use_and_is_confirmed(tmp_path: Path, 
 
 def test_a_search_that_is_over_gets_the_setting_afterwards(tmp_path: Path) -> None:
     without = searched(experiment(), tmp_path)
-    wanted = confirm_experiment(tmp_path / "tiny", {"surface": True})
+    wanted = confirm_experiment(tmp_path / "tiny", without, {"surface": True})
     history = searched(wanted, tmp_path)
     (cell,) = wanted.cells()
     assert len(without.study(cell.name)) == 14

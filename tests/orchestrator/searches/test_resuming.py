@@ -14,7 +14,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.machines.cluster import Cluster
 from orchestrator.searches.preparation import open_checkpoints, open_directory
-from orchestrator.searches.resuming import answered, check_folder, extend_experiment, how_to_resume, read_experiment
+from orchestrator.searches.resuming import answered, begun_experiment, check_folder, extend_experiment, how_to_resume
 from tests.support.commands import what_a_command_says
 from tests.support.experiments import add_trial, begun, make_experiment
 from tests.support.fake_workload import report
@@ -47,14 +47,14 @@ def test_without_a_record_of_a_start_the_same_command_resumes(tmp_path: Path) ->
 
 def test_an_experiment_is_read_back_from_its_journal(tmp_path: Path) -> None:
     folder = begin(tmp_path / "tiny", budget={"hours": 2})
-    assert read_experiment(folder) == make_experiment(budget={"hours": 2})
+    assert begun_experiment(folder, read_history(folder)) == make_experiment(budget={"hours": 2})
 
 
 def test_more_trials_and_hours_are_added_to_what_there_was(tmp_path: Path, clock: list[float]) -> None:
     with begun(tmp_path, make_experiment(budget={"hours": 0.5})) as ledger:
         clock[0] += 1800
         append(ledger, "experiment_ended", outcome="budget_spent", ended_by="hours")
-    extended = extend_experiment(tmp_path, 3, 2.0, ["budget.plateau=7"])
+    extended = extend_experiment(tmp_path, read_history(tmp_path), 3, 2.0, ["budget.plateau=7"])
     assert (extended.search.trials, extended.budget.hours, extended.budget.plateau) == (7, 2.5, 7)
 
 
@@ -94,8 +94,9 @@ def test_a_copy_under_another_name_is_refused_instead_of_the_original_being_chan
 
 
 def test_a_link_to_a_folder_may_have_any_name(tmp_path: Path) -> None:
-    (tmp_path / "newest").symlink_to(begin(tmp_path / "tiny"))
-    check_folder(tmp_path / "newest", read_experiment(tmp_path / "newest"))
+    folder = begin(tmp_path / "tiny")
+    (tmp_path / "newest").symlink_to(folder)
+    check_folder(tmp_path / "newest", begun_experiment(folder, read_history(folder)))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)

@@ -102,7 +102,8 @@ def test_what_reached_a_limit_goes_on_with_a_larger_one(tmp_path: Path, limit: d
         append(ledger, "experiment_ended", outcome="budget_spent", ended_by=next(iter(limit)))
         assert str(read_status(Followed(tmp_path / "tiny")).command).startswith(command)
         # The command is taken: what it asks for is larger than what was.
-        extend_experiment(tmp_path / "tiny", None, limit.get("hours"), ["budget.gpu_hours=3"] * ("gpu_hours" in limit))
+        larger = ["budget.gpu_hours=3"] * ("gpu_hours" in limit)
+        extend_experiment(tmp_path / "tiny", ledger.history, None, limit.get("hours"), larger)
 
 
 def test_a_confirmation_is_a_stage_of_its_own(tmp_path: Path) -> None:
