@@ -22,7 +22,7 @@ ROOMS = {
     "studies tracking views watch workload",
     "regression": "claims experiment machines results searches studies tracking tuner views winners workload",
     "claims": "experiment machines results views",
-    "watch": "machines report results searches views",
+    "watch": "report results searches views",
     "searches": "experiment forecast machines report results storage studies tracking tuner views winners workload",
     "doctor": "experiment machines results storage tracking",
     "extraction": "machines tuner",

@@ -12,7 +12,7 @@ import typer
 
 from orchestrator.commands.mlflow_store import choose_port
 from orchestrator.commands.options import ExperimentName, Overrides, Plugins, with_start_options
-from orchestrator.commands.watch import PORT
+from orchestrator.commands.watch import PORT, page_beside
 from orchestrator.experiment.experiment import Experiment, load_experiment
 from orchestrator.forecast.dry_run import dry_run, print_dry_run
 from orchestrator.journal.directory import find_directory, read_history
@@ -35,7 +35,6 @@ from orchestrator.studies.prior import read_prior
 from orchestrator.studies.warm_start import read_sources
 from orchestrator.text.terminal import path_text, say
 from orchestrator.tracking.address import store_command
-from orchestrator.watch.beside import page_beside
 from trainables.errors import ConfigError
 from trainables.extras import require
 

@@ -1,7 +1,14 @@
-"""``orchestrator watch``: live pages about experiments, in the browser."""
+"""``orchestrator watch``: live pages about experiments, in the browser; and the live page of ``search --watch``.
+
+That page is served by a process of its own, for which the search never waits, and which ends when the search's process
+ends in any way. If it cannot listen on its port, it prints a warning to standard error, and the search continues.
+"""
 
 import os
+import sys
 import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -9,8 +16,10 @@ import typer
 
 from orchestrator.commands.options import AnyExperimentNames, Output
 from orchestrator.journal.directory import find_directory
+from orchestrator.machines.processes import bound_process
 from orchestrator.text.terminal import say
 from orchestrator.watch.experiments import Experiments
+from trainables.errors import UserError
 from trainables.extras import require
 
 PORT = 8350
@@ -47,3 +56,32 @@ def watch(
     except KeyboardInterrupt:
         # The signal came before the server had installed its own handler.
         return
+
+
+@contextmanager
+def page_beside(output: Path, name: str, port: int) -> Iterator[None]:
+    """Serve the pages of an output folder, with the experiment that is about to begin, for the length of a block.
+
+    The pages are on the loopback address; port 0 lets the system choose a free port.
+    """
+    with bound_process([sys.executable, "-m", __name__, str(output), name, str(port)], dict(os.environ)):
+        yield
+
+
+def main(output: str, name: str, port: str) -> None:
+    """Serve the page of ``page_beside``, whose process has these arguments."""
+    from orchestrator.watch.server import TOKEN, listen, serve
+
+    try:
+        listening = listen("127.0.0.1", int(port), os.environ.get(TOKEN))
+    except UserError as error:
+        say(f"warning: no live page: {error}; the search continues without it", error=True)
+        return
+    experiments = Experiments(Path(output))
+    experiments.expect(name)
+    say(f"live page: {listening.address(name)}", error=True)
+    serve(listening, experiments, output)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

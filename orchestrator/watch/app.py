@@ -14,10 +14,7 @@ from typing import Any
 
 import anyio
 from markupsafe import Markup
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -30,7 +27,6 @@ from orchestrator.text.wording import metric_meaning, metric_words
 from orchestrator.views.grid import cell_text
 from orchestrator.views.html import asset, filled, policy, templates
 from orchestrator.watch.experiments import Experiments, Watched, stages_of
-from orchestrator.watch.guard import Guard
 from trainables.errors import UserError
 
 LOOK_SECONDS = 0.25
@@ -179,23 +175,6 @@ def measured(answer: Answer) -> str:
         if column.shows == "apart" and isinstance(cell, Quantity):
             return f"{metric_words(column.unit)} {cell_text(cell, replace(column, shows='both'))}"
     return ""
-
-
-def make_app(experiments: Experiments, token: str | None, *, host: str, title: str, instance: str) -> Starlette:
-    """Return the web application for a server that is bound to a host; title and instance see ``Server``.
-
-    ``token`` is what requests must have; ``None`` where no token is needed.
-    """
-    # Pages of a foreign name that leads here have no cookie with the token, so a server with a token may have any name.
-    names = ["localhost", "127.0.0.1", "[::1]", host] if token is None else ["*"]
-    return Starlette(
-        routes=Server(experiments, title, instance).routes(),
-        middleware=[
-            Middleware(Guard, token=token),
-            Middleware(TrustedHostMiddleware, allowed_hosts=names, www_redirect=False),
-        ],
-        exception_handlers={UserError: lambda _, error: PlainTextResponse(f"{visible(str(error))}\n", 500)},
-    )
 
 
 def _changing(html: str) -> str:

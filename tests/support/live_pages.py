@@ -15,9 +15,8 @@ import uvicorn
 
 from orchestrator.watch import app as pages
 from orchestrator.watch import server as limits
-from orchestrator.watch.app import make_app
 from orchestrator.watch.experiments import Experiments
-from orchestrator.watch.server import listen, make_config
+from orchestrator.watch.server import listen, make_app, make_config
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ COMMAND = [sys.executable, "-c", "from orchestrator.cli import main; main()"]
 BESIDE = """
 import sys
 from pathlib import Path
-from orchestrator.watch.beside import page_beside
+from orchestrator.commands.watch import page_beside
 with page_beside(Path(sys.argv[1]), "tiny", 0):
     print("searching", flush=True)
     sys.stdin.readline()
