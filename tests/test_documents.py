@@ -26,9 +26,6 @@ TEXTS = [*DOCUMENTS, "tests/benchmarks/README.md"]
 MADE = ("docs/answers.md", "docs/commands.md", "docs/experiment-keys.md", "docs/journal.md")
 """Pages that are made from the code."""
 
-FOR_DEVELOPERS = ("docs/architecture.md", "docs/contributing.md")
-"""Pages whose sentences may have 30 words."""
-
 HOW_TO = tuple(
     f"docs/{name}.md"
     for name in (
@@ -134,9 +131,8 @@ def by_heading(text: str) -> dict[str, str]:
 @pytest.mark.parametrize("name", TEXTS)
 def test_sentences_have_25_words_at_most_and_no_lost_word(name: str) -> None:
     text = (ROOT / name).read_text()
-    most = 30 if name in FOR_DEVELOPERS else 25
-    long = [sentence for sentence in sentences(text) if words_of(sentence) > most]
-    assert name in MADE or not long, "\n".join(long)
+    long = [sentence for sentence in sentences(text) if words_of(sentence) > 25]
+    assert not long, "\n".join(long)
     assert {sentence: words for sentence in [*sentences(text), *cells(text)] if (words := lost_words(sentence))} == {}
 
 
