@@ -20,7 +20,7 @@ from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import say
 from orchestrator.tracking.address import HOST, PORT, choose_uri, is_server, store_command
 from orchestrator.tracking.view import comparison_page
-from orchestrator.views.records import render
+from orchestrator.views.forms import render
 from orchestrator.views.terminal import show
 from trainables.extras import require
 

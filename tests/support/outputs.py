@@ -20,7 +20,7 @@ from orchestrator.searches.display import PlainDisplay, Progress, print_summary,
 from orchestrator.text.terminal import make_console
 from orchestrator.tracking.description import note_of
 from orchestrator.tracking.registry import about_version
-from orchestrator.views.records import FORMS
+from orchestrator.views.forms import FORMS
 from orchestrator.winners.winners import describe_champion
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.views.records import FORMS
+from orchestrator.views.forms import FORMS
 from tests.support.commands import run_command
 from tests.support.confirmed_experiments import write
 

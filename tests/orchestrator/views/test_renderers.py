@@ -14,8 +14,7 @@ from orchestrator.results.answer import Answer, Column, Quantity, Table
 from orchestrator.results.tables import RETRIEVAL_LAYOUT, layout_table
 from orchestrator.text.values import guarded, visible
 from orchestrator.text.wording import printed
-from orchestrator.views.documents import escape_latex, escape_markdown
-from orchestrator.views.records import FORMS, render
+from orchestrator.views.forms import FORMS, escape_latex, escape_markdown, render
 from tests.support.rows import ROWS, row
 from trainables.errors import ConfigError
 

@@ -1,20 +1,27 @@
-"""Answers in GitHub's Markdown, and in LaTeX: each table a float with rules as in [Bleeker2022].
+"""All forms of output of answers; JSON, CSV, GitHub's Markdown and LaTeX are written here.
 
-The LaTeX needs the package ``booktabs``.
+In LaTeX each table is a float with rules as in [Bleeker2022], and needs the package ``booktabs``.
 
 References:
     [Bleeker2022] Bleeker and de Rijke, Do Lessons from Metric Learning Generalize to Image-Caption Retrieval?
         arXiv:2202.07474
 """
 
+import csv
+import io
+import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import Any
 
-from orchestrator.results.answer import Answer, Table
+from orchestrator.results.answer import Answer, Quantity, Table, plain
+from orchestrator.text.values import guarded
 from orchestrator.text.wording import MISSING, one_line
+from orchestrator.views import html, terminal
 from orchestrator.views.grid import TextColumn, grid, rows_of
 from orchestrator.views.terminal import title_of
+from trainables.errors import ConfigError
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~&$])")
 
@@ -137,3 +144,68 @@ def _cell(text: str, numeric: bool) -> str:
 
 def _line(parts: Sequence[str]) -> str:
     return " & ".join(parts) + r" \\"
+
+
+PARTS = {"": "value", "_sd": "deviation", "_low": "low", "_high": "high"}
+"""Ending of a column of the CSV -> part of a quantity."""
+
+
+def render_json(answers: Sequence[Answer]) -> str:
+    """Return a list with an object for each answer, see ``Answer.to_dict``."""
+    return json.dumps([answer.to_dict() for answer in answers], indent=2, allow_nan=False)
+
+
+def render_csv(answers: Sequence[Answer]) -> str:
+    """Return one CSV of the rows of all tables, hidden columns included.
+
+    The first columns are ``answer``, its key, and ``of``, its dataset. A column with quantities is followed by
+    ``KEY_sd``, ``KEY_low`` and ``KEY_high`` where a row has such a number. No cell is a formula to a spreadsheet.
+    """
+    records = [
+        {"answer": answer.key, "of": answer.dataset, **record}
+        for answer in answers
+        if answer.table is not None
+        for record in _records(answer.table)
+    ]
+    names = list(dict.fromkeys(["answer", "of", *(name for record in records for name in record)]))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(map(guarded, names))
+    for record in records:
+        values = map(record.get, names)
+        writer.writerow([guarded(value) if isinstance(value, str) else value for value in values])
+    return text.getvalue()
+
+
+def _records(table: Table) -> Iterator[dict[str, Any]]:
+    rows = [[plain(cell) if isinstance(cell, Quantity) else {"value": cell} for cell in row] for row in table.rows]
+    columns = [
+        (f"{column.key}{ending}", place, part)
+        for place, column in enumerate(table.columns)
+        for ending, part in PARTS.items()
+        if any(part in row[place] for row in rows)
+    ]
+    for row in rows:
+        yield {name: row[place].get(part) for name, place, part in columns}
+
+
+FORMS: Mapping[str, Callable[[Sequence[Answer]], str]] = {
+    "table": terminal.render,
+    "json": render_json,
+    "csv": render_csv,
+    "markdown": render_markdown,
+    "latex": render_latex,
+    "html": html.render,
+}
+"""Form of output -> function that writes answers in this form."""
+
+
+def render(answers: Sequence[Answer], form: str) -> str:
+    """Return answers as one text that ends with a line feed.
+
+    Raises:
+        ConfigError: If the form is not one of ``FORMS``.
+    """
+    if form not in FORMS:
+        raise ConfigError(f"format must be one of {', '.join(FORMS)}, got {form!r}")
+    return FORMS[form](answers).rstrip("\n") + "\n"
