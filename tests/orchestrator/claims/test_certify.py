@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.claims.answers import answers_of
 from orchestrator.claims.cells import cells_experiment, confirmed_cells, published_cells
-from orchestrator.claims.certificate import fix_questions, forget_questions
+from orchestrator.claims.certificate import answers_of, fix_questions, forget_questions
 from orchestrator.claims.claims import load_claims
 from orchestrator.claims.engine import decide
 from orchestrator.views.terminal import lines_of
