@@ -31,8 +31,7 @@ from orchestrator.searches.resuming import (
     extend_experiment,
 )
 from orchestrator.searches.search import SearchResult
-from orchestrator.studies.prior import read_prior
-from orchestrator.studies.warm_start import read_sources
+from orchestrator.studies.past_searches import read_prior, read_sources
 from orchestrator.text.terminal import path_text, say
 from orchestrator.tracking.address import store_command
 from trainables.errors import ConfigError

@@ -179,7 +179,7 @@ def dry_run(
     workload: TrainablesWorkload,
     prior: Mapping[str, Sequence[PriorPoint]] = MappingProxyType({}),
 ) -> DryRun:
-    """Describe a search without running it; ``prior`` is that of ``studies.prior.read_prior``.
+    """Describe a search without running it; ``prior`` is that of ``studies.past_searches.read_prior``.
 
     Raises:
         ConfigError: If a trial asks for more than this machine has.

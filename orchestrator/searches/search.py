@@ -24,9 +24,8 @@ from orchestrator.searches.display import Progress, displayed, evaluation_displa
 from orchestrator.searches.preparation import check_unchanged, open_checkpoints, opened, start, tracked
 from orchestrator.searches.resuming import SearchInterruptedError, answered, how_to_resume
 from orchestrator.storage.checkpoints import Checkpoints
-from orchestrator.studies.prior import read_prior, start_from_prior
+from orchestrator.studies.past_searches import read_prior, read_sources, start_from_prior, start_warm
 from orchestrator.studies.source import PlannedTrials
-from orchestrator.studies.warm_start import read_sources, start_warm
 from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import path_text, say
 from orchestrator.text.values import count_text

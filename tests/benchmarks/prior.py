@@ -43,7 +43,7 @@ from orchestrator.extraction.text import extract_text
 from orchestrator.journal.directory import read_history
 from orchestrator.journal.points import points_by_study, ranked
 from orchestrator.journal.trial import PriorPoint, Trial, TrialState
-from orchestrator.studies.prior import SHARE
+from orchestrator.studies.past_searches import SHARE
 from orchestrator.studies.study import Study
 from search_spaces import Values
 from tests.benchmarks.flickr8k import SHARED

@@ -13,7 +13,7 @@ from orchestrator.journal.directory import read_history
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.caveats import comparability
-from orchestrator.studies.prior import read_prior, start_from_prior
+from orchestrator.studies.past_searches import read_prior, start_from_prior
 from orchestrator.studies.study import Studies
 from tests.support.experiments import start
 

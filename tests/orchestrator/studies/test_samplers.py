@@ -16,8 +16,8 @@ from orchestrator.journal.records import WarmStarted
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.analyses import pareto_fronts
 from orchestrator.results.answers import summarise
+from orchestrator.studies.past_searches import read_sources, start_warm
 from orchestrator.studies.study import ShownTrials, Studies
-from orchestrator.studies.warm_start import read_sources, start_warm
 from tests.support.experiments import start
 from trainables.errors import ConfigError
 
