@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestrator.commands.search import run
+from orchestrator.commands.search import run_and_print
 from orchestrator.experiment.experiment import load_experiment
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
@@ -92,5 +92,5 @@ def test_the_screen_of_the_page_has_the_form_that_a_search_prints(
     result = SearchResult(ledger.history, folder, default_uri(Path("runs")), None, "trials", registered)
     monkeypatch.setattr("orchestrator.commands.search.run_experiment", lambda *_, **__: result)
     monkeypatch.setattr("orchestrator.commands.search.print_summary", partial(print_summary, width=100))
-    run(experiment, StartOptions(output=Path("runs")))
+    run_and_print(experiment, StartOptions(output=Path("runs")))
     assert form(shown_on_the_page()) == form(capsys.readouterr().out)

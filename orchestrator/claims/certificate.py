@@ -19,7 +19,7 @@ from typing import Any
 
 from orchestrator.claims.cells import confirmed_cells, published_cells
 from orchestrator.claims.claims import Claims, Part, setting_of
-from orchestrator.claims.engine import Cells, ClaimResult, Group, Missing, Outcome, Test, decide
+from orchestrator.claims.engine import Cells, ClaimResult, Group, Missing, Outcome, Test, decide_claims
 from orchestrator.experiment.experiment import Experiment, experiment_of
 from orchestrator.journal.history import History
 from orchestrator.machines.cluster import describe_environment
@@ -142,8 +142,8 @@ def _written(
     folder: Path,
     caveats: Sequence[str] = (),
 ) -> Certified:
-    results = decide(claims, cells)
-    page, *rest = answers_of(claims, results, sum(map(len, cells.values())))
+    results = decide_claims(claims, cells)
+    page, *rest = answers_to_claims(claims, results, sum(map(len, cells.values())))
     answers = [replace(page, notes=(*caveats, *page.notes)), *rest]
     environment, questions = describe_environment(), _questions(folder)
     content: dict[str, Any] = {
@@ -216,7 +216,7 @@ def _finding(result: ClaimResult) -> dict[str, Any]:
         "where": result.claim.where,
         "holds_if": [part.model_dump(mode="json", exclude_defaults=True) for part in result.claim.holds_if],
         "answer": str(result.outcome),
-        "sentence": sentence_of(result),
+        "sentence": sentence_on_claim(result),
         "p": result.p,
         "p_against": result.p_against,
         "missing": [asdict(lack) for lack in result.missing],
@@ -224,12 +224,12 @@ def _finding(result: ClaimResult) -> dict[str, Any]:
     }
 
 
-def answers_of(claims: Claims, results: Sequence[ClaimResult], cells: int) -> list[Answer]:
+def answers_to_claims(claims: Claims, results: Sequence[ClaimResult], cells: int) -> list[Answer]:
     """Return the answer about all claims, given the number of cells that were run, then one about each claim."""
     return [_of_page(claims, results, cells), *map(_of_claim, results)]
 
 
-def sentence_of(result: ClaimResult) -> str:
+def sentence_on_claim(result: ClaimResult) -> str:
     """Return the answer to a claim in a sentence, with the test that decides it."""
     said, test = f"Claim {result.claim.number} {WORDS[result.outcome][0]}", result.deciding
     if test is None:
@@ -351,7 +351,7 @@ def _of_claim(result: ClaimResult) -> Answer:
         key=claim.id,
         dataset="",
         question=claim.statement,
-        headline=sentence_of(result),
+        headline=sentence_on_claim(result),
         verdict=str(result.outcome),
         closest=claim.id,
         numbers={"p": result.p, "p_against": result.p_against},

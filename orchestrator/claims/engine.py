@@ -125,7 +125,7 @@ class ClaimResult:
         return self.p_against if self.outcome is Outcome.CONTRADICTED else self.p
 
 
-def decide(claims: Claims, cells: Cells) -> list[ClaimResult]:
+def decide_claims(claims: Claims, cells: Cells) -> list[ClaimResult]:
     """Return the answer to each claim of a page over the cells that were run."""
     made = {claim.id: _tests_of(claim, cells) for claim in claims.claims}
     whole = {name: tests for name, (tests, missing) in made.items() if not missing}

@@ -63,13 +63,13 @@ def certify(
     histories = [read_history(find_directory(name, output)) for name in beside or []]
     folder = output / f"certify-{asked.name}"
     if datasets:
-        experiment = cells_experiment(asked, names_of(datasets), names_of(models), seeds, overrides or [])
+        experiment = cells_experiment(asked, split_names(datasets), split_names(models), seeds, overrides or [])
         folder = output / experiment.name
         histories.append(train_cells(asked, experiment, options))
     _print(certify_confirmed(asked, histories, folder), folder, as_json=options.quiet)
 
 
-def names_of(text: str) -> list[str]:
+def split_names(text: str) -> list[str]:
     """Return names that a comma separates."""
     return [name.strip() for name in text.split(",") if name.strip()]
 

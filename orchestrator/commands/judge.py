@@ -13,7 +13,7 @@ from orchestrator.results.answer import Answer
 from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.confirmation import confirmations
 from orchestrator.results.questions import answer_questions
-from orchestrator.results.tables import RETRIEVAL_LAYOUT, layout_table, rows_of
+from orchestrator.results.tables import RETRIEVAL_LAYOUT, layout_table, rows_of_verdict
 from orchestrator.views.terminal import show
 from orchestrator.workload.evaluation import read_outside_run
 from trainables.errors import ConfigError
@@ -89,5 +89,5 @@ def _answers(verdict: DatasetVerdict) -> list[Answer]:
     """Return the answers to the questions of the dataset, and its table of retrieval."""
     answers = answer_questions(verdict)
     by = verdict.decided_by.replace("_", " ")
-    table = layout_table(RETRIEVAL_LAYOUT, rows_of(verdict, answers))
+    table = layout_table(RETRIEVAL_LAYOUT, rows_of_verdict(verdict, answers))
     return [*answers, replace(table, notes=(*table.notes, f"The test that decides varies {by}."))]

@@ -155,9 +155,9 @@ def _check(plugin: "Plugin", kind: str, name: str) -> Iterator["ContractFinding"
         return check_model(name)
     if kind == "samplers":
         require("search", "the check of a sampler", "optuna")
-        from orchestrator.studies.sampler_contract import check_sampler
+        from orchestrator.studies.sampler_contract import check_sampler_contract
 
-        return check_sampler(name)
+        return check_sampler_contract(name)
     from trainables.contracts import check_format
 
     return check_format(name)

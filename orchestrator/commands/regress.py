@@ -16,14 +16,14 @@ from typer.core import TyperCommand, TyperGroup
 from orchestrator.claims.cells import cells_experiment
 from orchestrator.claims.certificate import CERTIFICATE, PAGE
 from orchestrator.claims.claims import load_claims
-from orchestrator.commands.certify import ClaimsName, Models, Seeds, names_of
+from orchestrator.commands.certify import ClaimsName, Models, Seeds, split_names
 from orchestrator.commands.options import Output, Overrides, with_start_options
 from orchestrator.machines.cluster import StartOptions, ignored_address
 from orchestrator.regression.accepted import default_path
 from orchestrator.regression.answers import QUIET, headline
 from orchestrator.regression.claims import rerun_claims
 from orchestrator.regression.notices import notify
-from orchestrator.regression.rerun import accept as write
+from orchestrator.regression.rerun import accept_rerun as write
 from orchestrator.regression.rerun import rerun
 from orchestrator.regression.reruns import SUMMARY, Request, Rerun, past_reruns
 from orchestrator.regression.suite import load_suite, shipped_suites
@@ -149,7 +149,7 @@ def claims(
     Exit code 5: a claim that held is contradicted, or was not run. The same command resumes an interrupted rerun.
     """
     asked = load_claims(name)
-    experiment = cells_experiment(asked, names_of(datasets), names_of(models), seeds, overrides or [])
+    experiment = cells_experiment(asked, split_names(datasets), split_names(models), seeds, overrides or [])
     target = reference or Path(f"{asked.name}.accepted.json")
     request = _request(target, options, if_due)
     done = rerun_claims(asked, experiment, request)

@@ -60,7 +60,7 @@ def search(
     if watch:
         require("watch", "--watch")
     with page_beside(options.output, chosen.name, choose_port(PORT)) if watch else nullcontext():
-        run(chosen, options)
+        run_and_print(chosen, options)
 
 
 def show_plan(experiment: Experiment, options: StartOptions) -> None:
@@ -83,7 +83,7 @@ def show_plan(experiment: Experiment, options: StartOptions) -> None:
         print_dry_run(plan)
 
 
-def run(experiment: Experiment, options: StartOptions, *, search: bool = True) -> None:
+def run_and_print(experiment: Experiment, options: StartOptions, *, search: bool = True) -> None:
     """Search and confirm, or confirm alone, then print the result and exit with its code."""
     result = run_experiment(experiment, options, confirm_alone=not search)
     if options.quiet:
@@ -106,7 +106,7 @@ def resume_experiment(
     experiment = wanted(directory, history)
     check_folder(directory, experiment)
     cluster = replace(options.cluster, storage=options.cluster.storage or history.storage)
-    run(experiment, replace(options, cluster=cluster, output=directory.resolve().parent), search=search)
+    run_and_print(experiment, replace(options, cluster=cluster, output=directory.resolve().parent), search=search)
 
 
 def _closing(result: SearchResult, output: Path) -> list[str]:

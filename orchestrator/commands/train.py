@@ -16,7 +16,7 @@ from orchestrator.commands.options import DataRoot, Device, Json, Output, Overri
 from orchestrator.text.terminal import make_console, say, typed_program
 from orchestrator.text.values import clock_text, count_text, values_text
 from orchestrator.text.wording import metric_text, number_text
-from orchestrator.workload.single import TrainingStart, directory_of, read_config, read_history
+from orchestrator.workload.single import TrainingStart, directory_of, read_config, read_epochs
 from orchestrator.workload.single import train as begin
 from trainables.checkpoint import EpochReport
 from trainables.config import TrialConfig
@@ -67,7 +67,7 @@ def _how_to_resume(directory: Path, again: Sequence[str]) -> str:
     """Return a text with a training's number of epochs and the command that resumes the training."""
     if not (directory / "config.yaml").exists():
         return f"{directory}: nothing was trained; start again with: {shlex.join(again)}"
-    epochs = max(read_history(directory), default=0)
+    epochs = max(read_epochs(directory), default=0)
     return f"{directory}: {count_text(epochs, 'epoch')} trained; resume with: {shlex.join([*again, '--resume'])}"
 
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.experiment.values import SAMPLERS, ListedValues, check_training, names_of
+from orchestrator.experiment.values import SAMPLERS, ListedValues, check_training, samplers_that
 from search_spaces import SPACES, Bounds, LossPart, Range, SpaceError, StudySpace, Values
 from search_spaces.independent import declared_bounds
 from search_spaces.space import Asked, check_name
@@ -92,14 +92,14 @@ def check_sampler(search: "Search", space: StudySpace) -> None:
             f"search.space: a grid of {space.grid_size} points; at most {LARGEST_GRID} are taken, list fewer"
         )
     if space.is_conditional and not kind.conditional:
-        able = names_of(lambda kind: kind.conditional)
+        able = samplers_that(lambda kind: kind.conditional)
         raise ValueError(
             f"search.sampler: {name} needs a space without conditions; take {able}, or one loss and degree"
         )
     if not ranges and kind.needs_range:
         raise ValueError(f"search.sampler: {name} needs a range to search; take grid or random for listed values")
     if len(search.goals) > 1 and not kind.several_objectives:
-        able = names_of(lambda kind: kind.several_objectives)
+        able = samplers_that(lambda kind: kind.several_objectives)
         raise ValueError(f"search.sampler: {name} has one objective; take {able} for several")
 
 

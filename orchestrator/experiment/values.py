@@ -86,11 +86,11 @@ SAMPLERS: NameTable[SamplerKind] = NameTable(
 """Every sampler by the name that ``search.sampler`` uses; plug-ins join."""
 
 
-def names_of(can: Callable[[SamplerKind], bool]) -> str:
+def samplers_that(can: Callable[[SamplerKind], bool]) -> str:
     """Return the samplers that can do something, as a choice in words.
 
     Example:
-        >>> names_of(lambda kind: not kind.conditional)
+        >>> samplers_that(lambda kind: not kind.conditional)
         'cmaes, gp or qmc'
     """
     *others, last = [name for name, kind in SAMPLERS.items() if can(kind)]

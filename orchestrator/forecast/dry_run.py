@@ -315,11 +315,11 @@ def print_dry_run(result: DryRun) -> None:
         for study in result.studies
     ]
     show(make_table(["study", "trials", "epochs each", "s/epoch"], rows, f"{result.experiment}: plan", texts=1))
-    for sentence in describe(result):
+    for sentence in describe_dry_run(result):
         show(Text(sentence))
 
 
-def describe(result: DryRun) -> list[str]:
+def describe_dry_run(result: DryRun) -> list[str]:
     """Return sentences about the time of the search, and about limits that end it before."""
     plan, at_a_time = result.forecast, result.concurrency
     confirm = f" and up to {plan.confirmations} trainings that confirm" if plan.confirmations else ""

@@ -43,7 +43,7 @@ HEADLINES = {
 """Finding of a suite -> the finding in words; without findings whose name says it."""
 
 
-def answers_of(
+def answers_about_suite(
     result: SuiteResult, suite: Suite, runs: Mapping[str, CellRuns], accepted: Accepted | None
 ) -> list[Answer]:
     """Return the answer about a suite, then one about each cell, the worst finding first.
@@ -153,7 +153,7 @@ def _of_cell(cell: CellResult, name: str, score: str, shared: Sequence[str]) -> 
         key="cell",
         dataset="",
         question=name,
-        headline=sentence_of(cell, name),
+        headline=sentence_on_cell(cell, name),
         verdict=str(cell.finding),
         closest=cell.name,
         table=_cell_table(cell),
@@ -185,7 +185,7 @@ def _cell_table(cell: CellResult) -> Table | None:
     return table_of(columns, rows) if rows else None
 
 
-def sentence_of(cell: CellResult, name: str) -> str:
+def sentence_on_cell(cell: CellResult, name: str) -> str:
     """Return the sentence about a cell with this printed name."""
     if cell.finding is Finding.IDENTICAL:
         return f"{name}: identical to the accepted runs in {cell.identical} of {cell.identical} shared seeds."

@@ -79,7 +79,7 @@ def rerun_claims(claims: Claims, experiment: Experiment, request: Request) -> Re
     history = None
     if directory is None:
         directory = past.unfinished
-        if directory is None or not can_resume(directory, claims, experiment):
+        if directory is None or not can_resume_claims(directory, claims, experiment):
             directory = name_rerun(home)
         own = _named(experiment, directory)
         uri = choose_uri(request.tracking_uri, request.output)
@@ -119,7 +119,7 @@ def _named(experiment: Experiment, rerun: Path) -> Experiment:
     return experiment.model_copy(update={"name": f"{experiment.name}-{rerun.name}"})
 
 
-def can_resume(rerun: Path, claims: Claims, experiment: Experiment) -> bool:
+def can_resume_claims(rerun: Path, claims: Claims, experiment: Experiment) -> bool:
     """Whether a rerun whose journal has begun asks the same of the same cells, by the same code."""
     folder = rerun / _named(experiment, rerun).name
     if not (folder / JOURNAL_FILE).exists():

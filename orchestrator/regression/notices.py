@@ -25,7 +25,7 @@ BAD = {Finding.REGRESSION: "failure", Finding.CHANGED: "failure", Finding.FAILED
 
 
 def to_junit(suite: str, answers: Sequence[Answer], seconds: float) -> str:
-    """Return the XML of a rerun from its answers, the suite's first, see ``answers.answers_of``."""
+    """Return the XML of a rerun from its answers, the suite's first, see ``answers_about_suite``."""
     about, *cells = answers
     outcomes = [BAD.get(Finding(cell.verdict)) for cell in cells]
     root = ElementTree.Element("testsuite", name=visible(suite), tests=str(len(cells)), time=f"{seconds:.1f}")

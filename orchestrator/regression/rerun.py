@@ -31,7 +31,7 @@ from orchestrator.regression.accepted import (
     read_accepted,
     write_accepted,
 )
-from orchestrator.regression.answers import answers_of
+from orchestrator.regression.answers import answers_about_suite
 from orchestrator.regression.comparison import ALARMS, Finding
 from orchestrator.regression.reruns import (
     Request,
@@ -86,7 +86,7 @@ def rerun(suite: Suite, request: Request, workload: Workload) -> Rerun:
             return Rerun(fresh, summary, is_alarm, was_due=False, warnings=past.warnings)
         nights = read_nights(past.finished)
         directory = past.unfinished
-        if directory is None or not can_resume(directory, suite, here.digests):
+        if directory is None or not can_resume_suite(directory, suite, here.digests):
             directory = name_rerun(home)
         directory.mkdir(exist_ok=True)
         if cluster.address is not None:
@@ -105,7 +105,7 @@ def rerun(suite: Suite, request: Request, workload: Workload) -> Rerun:
                 result = _run(suite, directory, session, accepted, nights, quiet=request.quiet)
                 ledger.append(ExperimentEnded(outcome="finished", ended_by="trials"))
             runs = cell_runs(suite, ledger.history, directory.name)
-            answers = answers_of(result, suite, runs, accepted)
+            answers = answers_about_suite(result, suite, runs, accepted)
             content = {**asdict(result), "runs": msgspec.to_builtins(runs, str_keys=True)}
             seconds, facts = ledger.history.spending.seconds, _facts(ledger.history, request.command)
             measure = measure_of(suite.score, [Summary(ledger.history)])
@@ -201,7 +201,7 @@ def _interrupted(directory: Path) -> SearchInterruptedError:
     return SearchInterruptedError(f"{directory}: resume with the same command")
 
 
-def can_resume(directory: Path, suite: Suite, digests: Mapping[str, str]) -> bool:
+def can_resume_suite(directory: Path, suite: Suite, digests: Mapping[str, str]) -> bool:
     """Whether a rerun began with the same suite, data and code; trials are not read: newer code may have made them."""
     records, here = read_journal(directory / JOURNAL_FILE), describe_environment()
     start = next((record for record in reversed(records) if isinstance(record, ExperimentStarted)), None)
@@ -262,7 +262,7 @@ def _is_of_gradients(name: str) -> bool:
     return name == "train/loss" or (name.startswith("cocos/") and not name.endswith("_std"))
 
 
-def accept(
+def accept_rerun(
     suite: Suite, output: Path, reference: Path, *, why: str, who: str | None = None, restart_drift: bool = False
 ) -> Accepted:
     """Write the numbers of the newest finished rerun under ``output`` as the suite's reference, with a person's reason.

@@ -12,9 +12,9 @@ from orchestrator.journal.history import History
 from orchestrator.journal.lock import find_holder
 from orchestrator.journal.trial import Trial
 from orchestrator.report.page import Page, build_page
-from orchestrator.report.queries import Queries, compared_queries, retrieve
+from orchestrator.report.queries import Queries, ask_model, compared_queries
 from orchestrator.report.render import write_report
-from orchestrator.report.studies import names_of, studies_of
+from orchestrator.report.studies import studies_of, trial_names
 from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.confirmation import verdicts_of
 from orchestrator.results.tables import differing_data
@@ -90,7 +90,7 @@ def _write(write: Callable[[], None], path: Path) -> None:
 
 def _queries(history: History, directory: Path, data_root: Path | None, device: str) -> Iterator[Queries]:
     """Yield the comparison of the winner of each confirmed dataset with another loss, then the winners' answers."""
-    names = names_of(studies_of(history))
+    names = trial_names(studies_of(history))
     for verdict in verdicts_of(history).values():
         data = "" if data_root is None or verdict.winner is None else _test_split(history, verdict, data_root)
         if compared := compared_queries(history, verdict, names, data):
@@ -126,4 +126,4 @@ def _ask(trial: Trial, split: str, checkpoints: Path, data_root: Path, device: s
     from trainables.data.source import find_source
 
     data, source = open_dataset(trial.config, data_root), find_source(trial.config.dataset, data_root)
-    return retrieve(resolve_checkpoint(checkpoints), data, source, split, device=device)
+    return ask_model(resolve_checkpoint(checkpoints), data, source, split, device=device)

@@ -84,7 +84,7 @@ class Queries:
     folded: bool = False
 
 
-def retrieve(checkpoint: Path, data: "Dataset", source: "Source", split: str, *, device: str = "auto") -> Queries:
+def ask_model(checkpoint: Path, data: "Dataset", source: "Source", split: str, *, device: str = "auto") -> Queries:
     """Return the retrievals of a checkpoint's best model on ``val``, or on ``test`` if the test split has been opened.
 
     The queries are spread evenly over the split, so that no person selects the queries.

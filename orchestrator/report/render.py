@@ -43,10 +43,10 @@ PLOTLY = Path(__file__).parent / "vendor" / "plotly-cartesian.min.js"
 
 def write_report(page: Page, path: Path) -> None:
     """Write the page whole, or not at all."""
-    write_whole(path, render(page))
+    write_whole(path, render_page(page))
 
 
-def render(page: Page) -> str:
+def render_page(page: Page) -> str:
     """Return the page as HTML; every string of the page is escaped."""
     figures, lists = packed({key: plain_options(figure) for key, figure in page.figures.items() if figure.options})
     data = embedded(figures=figures, lists=lists, rows=plain_rows(page.columns, page.rows), runs=page.runs)

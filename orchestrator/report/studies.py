@@ -102,7 +102,7 @@ def by_dataset(studies: Sequence[Study]) -> dict[str, list[Study]]:
     return groups
 
 
-def names_of(studies: Sequence[Study]) -> dict[str, str]:
+def trial_names(studies: Sequence[Study]) -> dict[str, str]:
     """Return id -> name of each trial of the search where its dataset is named beside it."""
     return {trial.id: study.name_of(trial) for study in studies for trial in study.trials}
 

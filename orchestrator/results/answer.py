@@ -77,7 +77,9 @@ class Table:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the table as plain values for JSON: a mapping for each row, by the keys of the columns."""
-        rows = [{column.key: plain(cell) for column, cell in zip(self.columns, row, strict=True)} for row in self.rows]
+        rows = [
+            {column.key: plain_cell(cell) for column, cell in zip(self.columns, row, strict=True)} for row in self.rows
+        ]
         # A table has no title; the key is part of ``summary.json``.
         return {"title": "", "columns": {column.key: column.heading for column in self.columns}, "rows": rows}
 
@@ -131,7 +133,7 @@ class Answer:
         }
 
 
-def plain(cell: Cell) -> Any:
+def plain_cell(cell: Cell) -> Any:
     """Return a cell as a plain value for JSON; a quantity becomes a mapping of what is known of it."""
     if not isinstance(cell, Quantity):
         return cell

@@ -54,7 +54,7 @@ class Verdict(StrEnum):
     """The candidates lack the values that a test needs; never a win."""
 
 
-def decide(difference: float, p: float, level: float) -> Verdict:
+def verdict_at(difference: float, p: float, level: float) -> Verdict:
     """Return the outcome of a comparison for the first candidate."""
     if p > level:
         return Verdict.TIE

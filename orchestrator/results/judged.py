@@ -65,7 +65,7 @@ def judged_verdicts(confirmation: Confirmation) -> dict[str, dict[str, DatasetVe
         verdicts[source[0]] = {
             metric: confirmation.judge(
                 metric=f"test/judged_{source[0]}/{metric}",
-                images={trial: image_values(judged_ranks, metric) for trial, judged_ranks in of_source.items()},
+                images={trial: judged_image_values(judged_ranks, metric) for trial, judged_ranks in of_source.items()},
                 rule=verdict.decided_by,
             )
             for metric in metrics
@@ -84,7 +84,7 @@ def counterpart(metric: str) -> str:
     return name if name.partition("_")[2] in RECALLS else "rsum"
 
 
-def image_values(ranks: JudgedRanks, metric: str) -> Sample:
+def judged_image_values(ranks: JudgedRanks, metric: str) -> Sample:
     """Return the value of each image that has a query, shape (I,); the mean of the values is the metric."""
     images = np.unique(np.concatenate([ranks.i2t.owners, ranks.t2i.owners]))
     values = np.zeros(len(images))

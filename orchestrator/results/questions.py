@@ -32,7 +32,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table, table_of
-from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Verdict, decide
+from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Verdict, verdict_at
 from orchestrator.results.statistics import POWER, holm, needed_seeds
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import (
@@ -260,7 +260,7 @@ class _Questions:
         comparison, p = self._comparisons.get(label), adjusted.get(label)
         if comparison is None:
             return Verdict.UNTESTED
-        outcome = comparison.verdict if p is None else decide(comparison.difference, p, self._verdict.level)
+        outcome = comparison.verdict if p is None else verdict_at(comparison.difference, p, self._verdict.level)
         return Verdict.UNTESTED if self._winner.missing and outcome is not Verdict.WORSE else outcome
 
     def _every(self, noun: str, shown: Sequence[Candidate]) -> str:

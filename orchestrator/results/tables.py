@@ -184,7 +184,9 @@ _ABOUT = (
 def rows_of_summary(summary: Summary) -> list[Row]:
     """Return a row for each candidate of a confirmed dataset, and for the best trial of each study of the others."""
     verdicts = summary.verdicts
-    rows = [row for name, verdict in verdicts.items() for row in rows_of(verdict, dataset_answers(summary, name))]
+    rows = [
+        row for name, verdict in verdicts.items() for row in rows_of_verdict(verdict, dataset_answers(summary, name))
+    ]
     return rows + [row for name in summary.datasets if name not in verdicts for row in _unconfirmed(summary, name)]
 
 
@@ -203,7 +205,7 @@ def _unconfirmed(summary: Summary, dataset: str) -> list[Row]:
     return rows
 
 
-def rows_of(verdict: DatasetVerdict, answers: Sequence[Answer]) -> list[Row]:
+def rows_of_verdict(verdict: DatasetVerdict, answers: Sequence[Answer]) -> list[Row]:
     """Return a row for each candidate of a dataset, the winner first, with the metrics of the split that decided.
 
     Of the dataset's answers, the first that compares a candidate with the winner says its verdict.

@@ -35,7 +35,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Verdict, decide, weakest
+from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Verdict, verdict_at, weakest
 from orchestrator.results.crossed import crossed_test
 from orchestrator.results.statistics import has_spread, holm, welch_test
 from trainables.errors import ConfigError
@@ -201,7 +201,7 @@ def _compare(
         elif p is not None and comparison.difference < 0:
             # Nobody named this candidate beforehand, so its lead over the winner pays for every other candidate.
             p = min(1.0, p * (len(ranked) - 1))
-        verdict = comparison.verdict if p is None else decide(comparison.difference, p, level)
+        verdict = comparison.verdict if p is None else verdict_at(comparison.difference, p, level)
         comparisons.append(replace(comparison, roles=roles.get(label, ()), holm_p=p, verdict=verdict))
     return comparisons
 
@@ -219,7 +219,7 @@ def _test(winner: Candidate, other: Candidate, metric: str, *, over_images: bool
     elif not winner.has_seeds and not other.has_seeds and abs(difference) < 1e-9:
         verdict, reason = Verdict.TIE, "neither candidate has seeds, and both have the same value"
     elif not winner.has_seeds and not other.has_seeds:
-        verdict = decide(difference, 0.0, 0.0)
+        verdict = verdict_at(difference, 0.0, 0.0)
         reason = "neither candidate has seeds, so the difference is exact on these test images"
     elif is_lone:
         reason = "a test needs at least two seeds of each candidate"

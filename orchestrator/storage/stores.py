@@ -163,7 +163,7 @@ class FolderStore(Checkpoints):
             yield
 
 
-class Claim(Holder, frozen=True):
+class BucketClaim(Holder, frozen=True):
     """A driver's claim to the checkpoints in a part of a bucket, as the driver wrote it there.
 
     ``directory`` is that of the driver's experiment; ``token`` are random digits that no other driver knows.
@@ -173,7 +173,7 @@ class Claim(Holder, frozen=True):
     token: str
 
     @classmethod
-    def read(cls, bucket: ObjectStore) -> "Claim | None":
+    def read(cls, bucket: ObjectStore) -> "BucketClaim | None":
         """Return the claim to a part of a bucket; ``None`` if there is none, or it cannot be read."""
         with suppress(FileNotFoundError):
             return cls.parse(bucket.read(CLAIM_FILE))
@@ -210,7 +210,7 @@ class BucketStore(Checkpoints):
         Raises:
             AlreadyRunningError: If another driver, which may be alive, has claimed it.
         """
-        former = Claim.read(bucket)
+        former = BucketClaim.read(bucket)
         if former is not None and former.may_live(directory):
             place = bucket.address.partition("?")[0]
             raise AlreadyRunningError(
@@ -276,7 +276,7 @@ class BucketStore(Checkpoints):
         """Make sure that no other driver has claimed the place since, and that this claim was not released."""
         if not self.token:
             return
-        newest = Claim.read(self.bucket)
+        newest = BucketClaim.read(self.bucket)
         if newest is None or newest.token != self.token:
             raise ClaimLostError(f"{self.bucket.address}: is claimed by another driver now: {newest or 'nobody'}")
 

@@ -40,7 +40,7 @@ SPACE: Mapping[str, Any] = {"triplet": {"margin": [0.05, 0.4]}, "nt_xent": {"tem
 Points = list[Mapping[str, Any]]
 
 
-def check_sampler(name: str) -> Iterator[ContractFinding]:
+def check_sampler_contract(name: str) -> Iterator[ContractFinding]:
     """Return a finding for each check of a plug-in's sampler."""
     # A sampler that cannot suggest the points of one search fails all further checks for this reason alone.
     return run_checks(CHECKS, name, needed="points")

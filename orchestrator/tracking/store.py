@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 
-class Point(NamedTuple):
+class CurvePoint(NamedTuple):
     """Metrics that belong together, their date in seconds since the Unix epoch, and their step."""
 
     metrics: Mapping[str, float]
@@ -166,7 +166,7 @@ def send(
     run: str,
     *,
     params: Mapping[str, object] = {},
-    points: Iterable[Point] = (),
+    points: Iterable[CurvePoint] = (),
     tags: Mapping[str, str] = {},
 ) -> None:
     """Send params, points and tags to a run in as few requests as possible; a point is in one request.
@@ -198,7 +198,7 @@ class StudyCurves:
         self._best: dict[str, float] = {}
         self._trainings: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
 
-    def grow(self, history: History) -> Iterator[tuple[str, Point]]:
+    def grow(self, history: History) -> Iterator[tuple[str, CurvePoint]]:
         """Yield (study, point) for each trial that ended since the last call with the same history.
 
         A point has the best value of a finished trial so far and, also as its step, the number of ended trials.
@@ -211,7 +211,7 @@ class StudyCurves:
                 self._note(trial)
                 count, best = self._counts[trial.study], self._best.get(trial.study)
                 values = {} if best is None else {f"{trial.metric}_best": best}
-                yield trial.study, Point({**values, "trials_ended": float(count)}, trial.ended or 0.0, count)
+                yield trial.study, CurvePoint({**values, "trials_ended": float(count)}, trial.ended or 0.0, count)
 
     def _note(self, trial: Trial) -> None:
         if trial.state is not TrialState.FINISHED or trial.best_value is None:
@@ -272,7 +272,7 @@ class Store:
         """
         for trial in trials:
             self._send_trial(history.trials[trial], history, is_over=is_over)
-        curves: dict[str, list[Point]] = defaultdict(list)
+        curves: dict[str, list[CurvePoint]] = defaultdict(list)
         for study, point in self._curves.grow(history):
             if point.step > self._runs[study].step:
                 curves[study].append(point)
@@ -347,7 +347,7 @@ class Store:
         identity |= {"kind": "candidate", "candidate": trial.id}
         name = candidate_name(trial, history, seeds)
         run, params = self._find_run(candidate_key(trial.id), name, identity, trial, history)
-        points = [Point(metrics, ended, seeds)] if run.step < seeds else []
+        points = [CurvePoint(metrics, ended, seeds)] if run.step < seeds else []
         if points:
             self._client.update_run(run.id, name=name)
         send(self._client, run.id, params=params, points=points, tags=tags)
@@ -428,7 +428,7 @@ class Store:
         run.status = status
 
 
-def _points(trial: Trial, run: Run, history: History) -> Iterator[Point]:
+def _points(trial: Trial, run: Run, history: History) -> Iterator[CurvePoint]:
     """Yield what the run of a trial lacks: whole epochs, the metrics of the best epoch, the metrics on test.
 
     The metric ``epoch`` of an epoch later says how many epochs have been sent.
@@ -439,11 +439,11 @@ def _points(trial: Trial, run: Run, history: History) -> Iterator[Point]:
             # The deciding metric comes first, because MLflow's comparison pages show metrics in the order of sending.
             first = {best: reported[best]} if best in reported else {}
             counts = {"epochs_to_95": float(trial.epochs_to_95(epoch) or epoch), "epoch": float(epoch)}
-            yield Point({**first, **reported, **counts}, trial.times[epoch], epoch)
+            yield CurvePoint({**first, **reported, **counts}, trial.times[epoch], epoch)
     if trial.best_epoch is not None and run.best != trial.best_epoch:
         # At the last epoch's step, because MLflow shows the value of the highest step.
         metrics = {**best_of(trial.epochs[trial.best_epoch]), BEST_EPOCH: float(trial.best_epoch)}
-        yield Point(metrics, trial.times[trial.last_epoch], trial.last_epoch)
+        yield CurvePoint(metrics, trial.times[trial.last_epoch], trial.last_epoch)
     if trial.id in history.tests and not run.tested:
         metrics = {f"test/{name}": value for name, value in history.tests[trial.id].items()}
-        yield Point(metrics, trial.times[trial.last_epoch], trial.best_epoch or 0)
+        yield CurvePoint(metrics, trial.times[trial.last_epoch], trial.best_epoch or 0)

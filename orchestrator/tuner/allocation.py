@@ -43,7 +43,7 @@ def allocate(session: "Session", nodes: Sequence[Node]) -> tuple[dict[str, float
     gpus = wanted.gpus
     if gpus == "auto":
         # An engine of fused trials has a GPU to itself.
-        gpus = 0.0 if not has_gpu else 1.0 if fuse > 1 else choose_share(measure(session))
+        gpus = 0.0 if not has_gpu else 1.0 if fuse > 1 else choose_share(measure_footprints(session))
     if limit := describe_limit(wanted, gpus, available, fuse):
         session.ledger.append(LimitNoted(message=limit))
     # Ray counts in 1/10,000. Shares are rounded down, so that together they are never more than the machine has.
@@ -70,7 +70,7 @@ def choose_fuse(session: "Session", *, has_gpu: bool) -> int:
     return min(fusions.values())
 
 
-def measure(session: "Session") -> list[Footprint]:
+def measure_footprints(session: "Session") -> list[Footprint]:
     """Return the GPU memory that a trial of each study takes; a whole GPU where it cannot be measured."""
 
     def measured(study: str, footprint: Footprint) -> MemoryMeasured:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from orchestrator.results.answer import Answer, Quantity, Table, plain
+from orchestrator.results.answer import Answer, Quantity, Table, plain_cell
 from orchestrator.text.values import guarded
 from orchestrator.text.wording import MISSING, one_line
 from orchestrator.views import html, terminal
@@ -178,7 +178,7 @@ def render_csv(answers: Sequence[Answer]) -> str:
 
 
 def _records(table: Table) -> Iterator[dict[str, Any]]:
-    rows = [[plain(cell) if isinstance(cell, Quantity) else {"value": cell} for cell in row] for row in table.rows]
+    rows = [[plain_cell(cell) if isinstance(cell, Quantity) else {"value": cell} for cell in row] for row in table.rows]
     columns = [
         (f"{column.key}{ending}", place, part)
         for place, column in enumerate(table.columns)
@@ -190,12 +190,12 @@ def _records(table: Table) -> Iterator[dict[str, Any]]:
 
 
 FORMS: Mapping[str, Callable[[Sequence[Answer]], str]] = {
-    "table": terminal.render,
+    "table": terminal.render_text,
     "json": render_json,
     "csv": render_csv,
     "markdown": render_markdown,
     "latex": render_latex,
-    "html": html.render,
+    "html": html.render_html,
 }
 """Form of output -> function that writes answers in this form."""
 

@@ -128,7 +128,7 @@ def named_number(name: str, value: float) -> str:
     return value_in_unit(value, unit if unit in ("p", "probability", "share") else "number")
 
 
-def render(answers: Sequence[Answer]) -> str:
+def render_html(answers: Sequence[Answer]) -> str:
     """Return answers as a page, those of a dataset under its name; every string is escaped."""
     groups = [(dataset, list(group)) for dataset, group in groupby(answers, lambda answer: answer.dataset)]
     sections = [(dataset and printed(dataset), "", "", group) for dataset, group in groups]

@@ -54,7 +54,7 @@ MOST_ROWS, BEST_ROWS = 8, 6
 def show(answers: Sequence[Answer]) -> None:
     """Print answers one under the other: for the width of the terminal, or in a pipe with every row on one line."""
     if not sys.stdout.isatty():
-        say(render(answers))
+        say(render_text(answers))
         return
     console = make_console()
     for number, answer in enumerate(answers):
@@ -62,7 +62,7 @@ def show(answers: Sequence[Answer]) -> None:
             console.print(line)
 
 
-def render(answers: Sequence[Answer]) -> str:
+def render_text(answers: Sequence[Answer]) -> str:
     """Return answers as plain text, every row and every sentence on one line."""
     return "\n\n".join("\n".join(line.plain.rstrip() for line in lines_of(answer)) for answer in answers)
 

@@ -81,7 +81,7 @@ class Server:
         experiments = self._experiments.all()
         wait([experiment.reading() for experiment in experiments], PATIENCE)
         cards = [_card(experiment) for experiment in experiments]
-        shown = {"cards": cards, "title": self._title, "measured": measured, "measure": metric_meaning("rsum")}
+        shown = {"cards": cards, "title": self._title, "measured": winner_value, "measure": metric_meaning("rsum")}
         return filled("start.html.j2", page_scripts(None), *ROOMS, **about, **shown)
 
     def changes(self, request: Request) -> Response:
@@ -168,7 +168,7 @@ def _card(watched: Watched) -> tuple[Any, ...]:
         return watched.name, str(error), None, (), ()
 
 
-def measured(answer: Answer) -> str:
+def winner_value(answer: Answer) -> str:
     """Return the value of the winner with its interval; empty where the answer has none."""
     table = answer.table
     for column, cell in zip(table.columns, table.rows[0], strict=True) if table is not None else ():

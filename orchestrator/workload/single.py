@@ -56,7 +56,7 @@ class TrainingResult:
         return {**paths, "epochs": self.epochs, **best, "chance_rsum": self.chance_rsum}
 
 
-def read_history(directory: Path) -> dict[int, dict[str, float]]:
+def read_epochs(directory: Path) -> dict[int, dict[str, float]]:
     """Return the metrics of each epoch that the directory's history holds."""
     path = directory / "history.jsonl"
     if not path.exists():
@@ -140,7 +140,7 @@ def train(
     on_start(TrainingStart(directory, str(chosen), steps, tuple(data_notes(config, data))))
     checkpoint = find_latest(directory) if resume else None
     write_whole(directory / "config.yaml", yaml_text(config.to_dict()))
-    history = read_history(directory) if checkpoint else {}
+    history = read_epochs(directory) if checkpoint else {}
     for report in run_trial(config, data, checkpoint, device=device, on_step=on_step):
         history[report.epoch] = dict(report.metrics)
         checkpoint = save_epoch(directory, report)

@@ -15,7 +15,7 @@ import numpy as np
 
 from orchestrator.claims.cells import published_cells
 from orchestrator.claims.claims import Claims
-from orchestrator.claims.engine import Cells, Outcome, decide
+from orchestrator.claims.engine import Cells, Outcome, decide_claims
 from tests.benchmarks.rows import Row
 from tests.support.claim_pages import (
     Truth,
@@ -74,4 +74,4 @@ def truths(paper: Truth) -> dict[str, Truth]:
 
 
 def held(claims: Claims, cells: Cells) -> set[str]:
-    return {one.claim.id for one in decide(claims, cells) if one.outcome is Outcome.HOLDS}
+    return {one.claim.id for one in decide_claims(claims, cells) if one.outcome is Outcome.HOLDS}

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from playwright.sync_api import Browser
 
 from orchestrator.regression.accepted import Accepted, CellRuns
-from orchestrator.regression.answers import answers_of
+from orchestrator.regression.answers import answers_about_suite
 from orchestrator.regression.rerun import first_references
 from orchestrator.regression.suite import load_suite
 from orchestrator.regression.verdict import judge_suite
@@ -50,7 +50,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     again = f"orchestrator regress f30k-published --output /{'long-folder/' * 12}"
     facts = [("versions", versions, ""), ("again", again, "")]
     path = tmp_path_factory.mktemp("page") / "report.html"
-    answers = answers_of(judge_suite(suite, runs, reference, nights), suite, runs, reference)
+    answers = answers_about_suite(judge_suite(suite, runs, reference, nights), suite, runs, reference)
     write_sections(suite.name, "Regression rerun", [("", "", "", answers)], path, facts=facts)
     return path
 

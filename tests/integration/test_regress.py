@@ -15,7 +15,7 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.journal.lock import AlreadyRunningError, hold
 from orchestrator.regression.accepted import AcceptedError, read_accepted
 from orchestrator.regression.comparison import Finding
-from orchestrator.regression.rerun import accept, rerun
+from orchestrator.regression.rerun import accept_rerun, rerun
 from orchestrator.regression.reruns import Request, Rerun
 from orchestrator.regression.suite import Suite
 from orchestrator.workload.workload import TestEvaluation
@@ -70,7 +70,7 @@ def go(asked: Request, suite: Suite = SUITE, **changes: Any) -> Rerun:
 def test_accepted_then_unchanged_then_worse(asked: Request) -> None:
     first = go(asked)
     assert first.result.finding is Finding.UNKNOWN
-    accept(SUITE, asked.output, asked.reference, why="the first", who="ada")
+    accept_rerun(SUITE, asked.output, asked.reference, why="the first", who="ada")
     reference = read_accepted(asked.reference, "quick")
     assert [sorted(runs.values) for runs in reference.cells.values()] == [[1, 2, 3]] * 2
 
@@ -79,10 +79,10 @@ def test_accepted_then_unchanged_then_worse(asked: Request) -> None:
     assert [cell.identical for cell in same.result.cells] == [3, 3]
     assert [(len(cell.trend), cell.drift) for cell in same.result.cells] == [(1, None), (1, None)]
 
-    accept(SUITE, asked.output, asked.reference, why="started anew", restart_drift=True)
+    accept_rerun(SUITE, asked.output, asked.reference, why="started anew", restart_drift=True)
     restarted = read_accepted(asked.reference, "quick")
     assert restarted.first == {}
-    accept(SUITE, asked.output, asked.reference, why="the second")
+    accept_rerun(SUITE, asked.output, asked.reference, why="the second")
     again = read_accepted(asked.reference, "quick")
     assert {first.when for first in again.first.values()} == {restarted.when}
     worse = go(asked, shift=-30.0)
@@ -104,7 +104,7 @@ def test_accepted_then_unchanged_then_worse(asked: Request) -> None:
 
 def test_what_is_inconclusive_gets_the_seeds_that_settle_it(asked: Request) -> None:
     go(asked, make_suite(cells=CELLS, seeds=8, max_seeds=8))
-    accept(SUITE, asked.output, asked.reference, why="the first")
+    accept_rerun(SUITE, asked.output, asked.reference, why="the first")
     suite = make_suite(cells=CELLS, seeds=2, max_seeds=7, matters=2.0)
     done = go(asked, suite, shift=-2.0)
     assert max(cell.seeds for cell in done.result.cells) > 2
@@ -139,4 +139,4 @@ def test_two_at_once_do_not_collide(asked: Request) -> None:
     with hold(home), pytest.raises(AlreadyRunningError, match="already running"):
         go(asked)
     with pytest.raises(AcceptedError, match="no finished rerun"):
-        accept(SUITE, asked.output, asked.reference, why="nothing")
+        accept_rerun(SUITE, asked.output, asked.reference, why="nothing")

@@ -6,7 +6,7 @@ import numpy as np
 
 from orchestrator.claims.cells import published_cells
 from orchestrator.claims.claims import Claims, Part, load_claims
-from orchestrator.claims.engine import Cells, Outcome, decide
+from orchestrator.claims.engine import Cells, Outcome, decide_claims
 from orchestrator.results.statistics import Measure
 
 SEEDS = 5
@@ -144,7 +144,7 @@ def false_holds(claims: Claims, truth: Truth, count: int, generator: np.random.G
     """Return the number of simulated pages with a false *holds*, and the mean number of true claims that hold."""
     wrong, pages_wrong, right = false_claims(claims, truth), 0, 0
     for cells in pages(truth, count, generator):
-        held = {one.claim.id for one in decide(claims, cells) if one.outcome is Outcome.HOLDS}
+        held = {one.claim.id for one in decide_claims(claims, cells) if one.outcome is Outcome.HOLDS}
         pages_wrong += bool(held & wrong)
         right += len(held - wrong)
     return pages_wrong, right / count

@@ -11,7 +11,7 @@ from orchestrator.journal.directory import PLACES_FILE, read_places
 from orchestrator.regression.accepted import AcceptedError, read_accepted
 from orchestrator.regression.reruns import SUMMARY, read_summary
 from orchestrator.winners.winners import CARD, read_champion
-from orchestrator.workload.single import read_history
+from orchestrator.workload.single import read_epochs
 from tests.test_architecture import PACKAGES, ROOT
 from trainables.checkpoint import MANIFEST, find_damage
 from trainables.data.tokenizers import Vocabulary
@@ -67,7 +67,7 @@ def refused(error: type[UserError], name: str, reader: Callable[[Path], Any]) ->
 READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "checkpoint": (MANIFEST, find_damage),
     "packed model": refused(CheckpointError, ABOUT, Retriever),
-    "history": refused(CheckpointError, "history.jsonl", read_history),
+    "history": refused(CheckpointError, "history.jsonl", read_epochs),
     "rerun": refused(UserError, SUMMARY, read_summary),
     "accepted": refused(AcceptedError, "a.json", lambda folder: read_accepted(folder / "a.json", "quick")),
 }

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.claims.cells import cells_experiment, confirmed_cells, published_cells
-from orchestrator.claims.certificate import answers_of, fix_questions, forget_questions
+from orchestrator.claims.certificate import answers_to_claims, fix_questions, forget_questions
 from orchestrator.claims.claims import load_claims
-from orchestrator.claims.engine import decide
+from orchestrator.claims.engine import decide_claims
 from orchestrator.views.terminal import lines_of
 from tests.support.commands import run_command
 from tests.support.experiments import add_repeat, add_trial, begun, make_experiment, open_test
@@ -55,7 +55,7 @@ def test_a_paper_of_single_runs_says_why_its_claims_were_not_run(
 
 def test_the_table_of_claims_fits_a_terminal_of_100_columns_with_whole_sentences() -> None:
     claims = load_claims("ecir-2022")
-    about, *_ = answers_of(claims, decide(claims, published_cells(claims)), 16)
+    about, *_ = answers_to_claims(claims, decide_claims(claims, published_cells(claims)), 16)
     lines = [line.plain for line in lines_of(about, 100)]
     table = lines[2 : -len(about.notes)]
     assert max(map(len, table)) <= 100

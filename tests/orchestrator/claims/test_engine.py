@@ -10,7 +10,7 @@ from scipy import stats
 from orchestrator.claims import engine
 from orchestrator.claims.cells import published_cells
 from orchestrator.claims.claims import Claims, load_claims, shipped_claims
-from orchestrator.claims.engine import Missing, Outcome, decide
+from orchestrator.claims.engine import Missing, Outcome, decide_claims
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.results.statistics import Measure
 from tests.benchmarks.claims import COMPARISONS, held, truths
@@ -39,7 +39,7 @@ def cells(**means: tuple[float, float | None, int]) -> dict[tuple[str, str], dic
 
 def test_the_claims_that_the_paper_draws_from_its_tables_hold_on_its_tables() -> None:
     claims = load_claims("ecir-2022")
-    outcomes = {finding.claim.id: finding.outcome for finding in decide(claims, published_cells(claims))}
+    outcomes = {finding.claim.id: finding.outcome for finding in decide_claims(claims, published_cells(claims))}
     assert {name for name, outcome in outcomes.items() if outcome is Outcome.NOT_RUN} == set(NOT_IN_THE_TABLES)
     assert {outcome for name, outcome in outcomes.items() if name not in NOT_IN_THE_TABLES} == {Outcome.HOLDS}
 
@@ -70,20 +70,20 @@ def test_opposed_ranks_are_those_of_scipy_and_a_permutation_test() -> None:
         }
     }
     part = {"kind": "opposed", "losses": list("abcd"), "metrics": ["n"], "and_metrics": ["rsum"]}
-    (finding,) = decide(page(part), both)
+    (finding,) = decide_claims(page(part), both)
     (test,) = finding.tests
     correlations = [stats.spearmanr(counts, order).statistic for order in itertools.permutations(scores)]
     assert test.difference == pytest.approx(stats.spearmanr(counts, scores).statistic)
     assert test.p == pytest.approx(np.mean(np.array(correlations) <= test.difference + 1e-9), abs=0.02)
     engine._relabellings.cache_clear()
-    assert decide(page(part), both)[0].tests == finding.tests, "another process draws the same"
+    assert decide_claims(page(part), both)[0].tests == finding.tests, "another process draws the same"
 
 
 def test_a_lead_is_tested_as_scipy_tests_it() -> None:
     generator = np.random.default_rng(3)
     first, second = generator.normal(10, 1, 5), generator.normal(9, 2, 4)
     both = cells(a=(first.mean(), first.std(), 5), b=(second.mean(), second.std(), 4))
-    (finding,) = decide(page({"kind": "beats", "loss": "a", "against": ["b"], "metrics": ["rsum"]}), both)
+    (finding,) = decide_claims(page({"kind": "beats", "loss": "a", "against": ["b"], "metrics": ["rsum"]}), both)
     expected = stats.ttest_ind(first, second, equal_var=False, alternative="greater").pvalue
     assert finding.p == pytest.approx(expected)
 
@@ -107,7 +107,7 @@ def test_a_lead_is_tested_as_scipy_tests_it() -> None:
 )
 def test_each_kind_of_part(part: dict[str, object], first: float, outcome: Outcome) -> None:
     both = cells(a=(first, 0.4, 5), b=(10.0, 0.4, 5))
-    (finding,) = decide(page({"loss": "a", "metrics": ["rsum"], **part}), both)
+    (finding,) = decide_claims(page({"loss": "a", "metrics": ["rsum"], **part}), both)
     assert finding.outcome is outcome
 
 
@@ -115,24 +115,24 @@ def test_a_claim_over_cells_holds_only_where_every_cell_holds() -> None:
     both = {("d1", "m"): cells(a=(12.0, 0.4, 5), b=(10.0, 0.4, 5))["pets", "vsepp"]}
     both |= {("d2", "m"): cells(a=(10.0, 0.4, 5), b=(10.0, 0.4, 5))["pets", "vsepp"]}
     part = {"kind": "beats", "loss": "a", "against": ["b"], "metrics": ["rsum"]}
-    (finding,) = decide(page(part), both)
+    (finding,) = decide_claims(page(part), both)
     assert finding.outcome is Outcome.NOT_SHOWN
     assert finding.deciding.group == ("d2", "m")
-    (alone,) = decide(page({**part, "datasets": ["d1"]}), both)
+    (alone,) = decide_claims(page({**part, "datasets": ["d1"]}), both)
     assert alone.outcome is Outcome.HOLDS
 
 
 def test_several_claims_of_a_page_are_corrected() -> None:
     both = cells(a=(10.6, 0.4, 5), b=(10.0, 0.4, 5))
     part = {"kind": "beats", "loss": "a", "against": ["b"], "metrics": ["rsum"]}
-    (alone,) = decide(page(part), both)
-    first, second, third = decide(page(part, part, part), both)
+    (alone,) = decide_claims(page(part), both)
+    first, second, third = decide_claims(page(part, part, part), both)
     assert alone.p is not None and first.p == second.p == third.p == pytest.approx(3 * alone.p)
 
 
 def test_a_cell_that_was_not_run_is_named() -> None:
     part = {"kind": "beats", "loss": "a", "against": ["c"], "metrics": ["rsum"]}
-    (finding,) = decide(page(part), cells(a=(10.0, 0.4, 5), c=(9.0, None, 1)))
+    (finding,) = decide_claims(page(part), cells(a=(10.0, 0.4, 5), c=(9.0, None, 1)))
     assert finding.outcome is Outcome.NOT_RUN
     assert finding.missing == (Missing(("pets", "vsepp"), "c", "rsum", "has a single run of"),)
 

@@ -17,7 +17,7 @@ from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.ledger import Ledger
 from orchestrator.machines.cluster import describe_environment
-from orchestrator.regression.claims import can_resume, compare_certificates, finding_of
+from orchestrator.regression.claims import can_resume_claims, compare_certificates, finding_of
 from orchestrator.regression.comparison import Finding
 from orchestrator.regression.notices import to_junit
 from tests.support.commands import run_command
@@ -78,18 +78,18 @@ def test_an_interrupted_rerun_is_resumed_by_the_same_command_alone(tmp_path: Pat
     def cells(seeds: int = 3, setting: str = "training.epochs=2") -> Experiment:
         return cells_experiment(claims, ["pets"], [], seeds, [setting])
 
-    assert not can_resume(tmp_path, claims, cells())
+    assert not can_resume_claims(tmp_path, claims, cells())
     own = cells().model_copy(update={"name": f"{cells().name}-{tmp_path.name}"})
     fix_questions(claims, own, tmp_path / own.name)
     with closing(Ledger(tmp_path / own.name / JOURNAL_FILE)) as ledger:
         start(ledger, own, environment=describe_environment())
-    assert can_resume(tmp_path, claims, cells())
-    assert not can_resume(tmp_path, claims, cells(seeds=4))
-    assert not can_resume(tmp_path, claims, cells(setting="training.epochs=3"))
-    assert not can_resume(tmp_path, claims.model_copy(update={"level": 0.2}), cells())
+    assert can_resume_claims(tmp_path, claims, cells())
+    assert not can_resume_claims(tmp_path, claims, cells(seeds=4))
+    assert not can_resume_claims(tmp_path, claims, cells(setting="training.epochs=3"))
+    assert not can_resume_claims(tmp_path, claims.model_copy(update={"level": 0.2}), cells())
     with closing(Ledger(tmp_path / own.name / JOURNAL_FILE)) as ledger:
         start(ledger, own, environment={**describe_environment(), "git_revision": "another"})
-    assert not can_resume(tmp_path, claims, cells())
+    assert not can_resume_claims(tmp_path, claims, cells())
 
 
 def test_the_shipped_claims_can_be_rerun() -> None:

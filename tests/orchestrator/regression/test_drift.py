@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.regression.accepted import CellRuns, read_accepted, write_accepted
-from orchestrator.regression.answers import answers_of
+from orchestrator.regression.answers import answers_about_suite
 from orchestrator.regression.comparison import POWER, Finding, detectable, is_found, level_of
 from orchestrator.regression.rerun import first_references
 from orchestrator.regression.reruns import SUMMARY, read_nights
@@ -42,7 +42,7 @@ def test_a_slow_decline_that_each_new_reference_hides_is_found_against_the_first
     assert "since 2026-01-02 (mean of the newest 4 reruns" in last.drift.metric
     assert [name for name, _ in last.trend] == [f"2026010{step}T000000Z" for step in range(1, 4)]
     result = judge_suite(suite, new(nt_xent=lower), reference, nights)
-    cell = next(one for one in answers_of(result, suite, new(nt_xent=lower), reference) if one.closest == CELL)
+    cell = next(one for one in answers_about_suite(result, suite, new(nt_xent=lower), reference) if one.closest == CELL)
     for part in ("rsum of the newest reruns: ", "since 2026-01-02 (mean of the newest"):
         assert any(part in note for note in cell.notes)
 

@@ -12,7 +12,7 @@ from orchestrator.journal.journal import seal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.records import SuiteStarted
 from orchestrator.machines.cluster import describe_environment
-from orchestrator.regression.rerun import can_resume, rerun
+from orchestrator.regression.rerun import can_resume_suite, rerun
 from orchestrator.regression.reruns import (
     SKEW,
     STAMP,
@@ -185,6 +185,6 @@ def test_an_interrupted_rerun_with_trials_of_a_newer_version_is_compared_without
     trial["config"]["key_of_a_newer_version"] = 1
     kept = [{key: value for key, value in record.items() if key != "crc"} for record in (*before, trial)]
     (tmp_path / JOURNAL_FILE).write_bytes(b"".join(map(seal, kept)))
-    assert can_resume(tmp_path, suite, data)
-    assert not can_resume(tmp_path, suite, {"pets:global": "d2"})
-    assert not can_resume(tmp_path, make_suite(name="other"), data)
+    assert can_resume_suite(tmp_path, suite, data)
+    assert not can_resume_suite(tmp_path, suite, {"pets:global": "d2"})
+    assert not can_resume_suite(tmp_path, make_suite(name="other"), data)

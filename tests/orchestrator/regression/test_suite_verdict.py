@@ -19,7 +19,7 @@ from orchestrator.regression.accepted import (
     what_changed,
     write_accepted,
 )
-from orchestrator.regression.answers import answers_of, headline
+from orchestrator.regression.answers import answers_about_suite, headline
 from orchestrator.regression.comparison import Finding
 from orchestrator.regression.notices import to_junit
 from orchestrator.regression.rerun import first_references
@@ -42,7 +42,7 @@ def judged(nt_xent: CellRuns, triplet: CellRuns) -> SuiteResult:
 
 
 def said(result: SuiteResult, rerun: dict[str, CellRuns], reference: Accepted | None = None) -> list[Answer]:
-    return answers_of(result, make_suite(), rerun, reference)
+    return answers_about_suite(result, make_suite(), rerun, reference)
 
 
 def all_text(answers: list[Answer]) -> str:

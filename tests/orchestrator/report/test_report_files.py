@@ -17,7 +17,7 @@ from orchestrator.journal.journal import JournalError
 from orchestrator.journal.ledger import Ledger
 from orchestrator.report.experiment_report import report_experiments
 from orchestrator.report.page import build_page
-from orchestrator.report.render import PLACE, PLOTLY, packed, render, rounded
+from orchestrator.report.render import PLACE, PLOTLY, packed, render_page, rounded
 from orchestrator.text.values import visible_values
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.histories import Author, search
@@ -55,9 +55,9 @@ def outside_plotly(page: str) -> str:
 
 
 def test_file_holds_plotly_once_and_names_no_other_place() -> None:
-    page = render(build_page(search(12)))
+    page = render_page(build_page(search(12)))
     assert len(page.encode()) < 2.5e6
-    assert page == render(build_page(search(12))), "the same history gives the same file"
+    assert page == render_page(build_page(search(12))), "the same history gives the same file"
     assert page.count("* plotly.js (cartesian - minified) v") == 1
     ours = outside_plotly(page)
     assert not re.search(r"https?://|//cdn|@import|url\(", ours)
@@ -90,7 +90,7 @@ def test_hostile_strings_are_text_and_data_never_markup() -> None:
     trial = author.create("nt_xent", 0, {EVIL: 1.0, "word": "\x00</script>"}, dataset="pets")
     author.epoch(trial, 1, {"val/rsum": 100.0}, "running")
     author.end(trial, "failed", EVIL)
-    page = outside_plotly(render(build_page(author.history)))
+    page = outside_plotly(render_page(build_page(author.history)))
     assert "<script>alert" not in page
     assert "\x00" not in page
     assert "&lt;script&gt;alert(&#39;it ran&#39;)&lt;/script&gt;" in page

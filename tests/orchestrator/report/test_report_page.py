@@ -15,7 +15,7 @@ from orchestrator.report.figures import Figure, plain, scaled
 from orchestrator.report.leaderboard import PARAMETER, WIDEST
 from orchestrator.report.loss_figures import counted_epoch
 from orchestrator.report.page import build_page
-from orchestrator.report.render import render
+from orchestrator.report.render import render_page
 from orchestrator.report.space_figures import searched
 from orchestrator.report.studies import leaders_of, studies_of
 from orchestrator.results.answer import Answer
@@ -258,7 +258,7 @@ def test_losses_among_which_a_study_chose_are_kept_apart() -> None:
         ["nt_xent.temperature"],
         ["triplet_sh.margin"],
     ]
-    assert "NT-Xent 0000" in render(build_page(author.history))
+    assert "NT-Xent 0000" in render_page(build_page(author.history))
 
 
 def test_studies_of_several_datasets_are_kept_apart() -> None:

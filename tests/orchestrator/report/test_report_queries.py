@@ -19,14 +19,14 @@ from orchestrator.report.queries import (
     WAYS,
     Item,
     Queries,
+    ask_model,
     compared_queries,
     find_pictures,
-    retrieve,
     retrieved_items,
     write_retrieved,
 )
-from orchestrator.report.render import render
-from orchestrator.report.studies import names_of, studies_of
+from orchestrator.report.render import render_page
+from orchestrator.report.studies import studies_of, trial_names
 from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.confirmation import verdicts_of
 from tests.support.experiments import add_repeat, add_trial, make_experiment, start
@@ -64,7 +64,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Asked:
     (report,) = run_trial(tiny_config(epochs=1), data)
     checkpoint = save_epoch(folder / "checkpoints", report)
     source = Source("tiny", folder, (folder.resolve(),), None, ())
-    return Asked(data, checkpoint, source, retrieve(checkpoint, data, source, "val", device="cpu"))
+    return Asked(data, checkpoint, source, ask_model(checkpoint, data, source, "val", device="cpu"))
 
 
 def similarities(asked: Asked) -> np.ndarray:
@@ -98,7 +98,7 @@ def test_a_model_that_compares_pairs_is_asked_for_pairs(tmp_path: Path) -> None:
     data = suited(tiny_dataset(), config)
     (report,) = run_trial(config, data, device="cpu")
     checkpoint = save_epoch(tmp_path, report)
-    found = retrieve(checkpoint, data, Source("tiny", tmp_path, (tmp_path,), None, ()), "val", device="cpu")
+    found = ask_model(checkpoint, data, Source("tiny", tmp_path, (tmp_path,), None, ()), "val", device="cpu")
     model, _ = load_best(checkpoint, data)
     split = ResidentSplit(data.splits["val"], torch.device("cpu"))
     with evaluating(model):
@@ -121,17 +121,17 @@ def test_images_are_small_jpegs_and_a_broken_one_is_its_name(asked: Asked) -> No
 
 def test_an_image_that_is_missing_or_outside_the_data_root_is_not_shown(asked: Asked, tmp_path: Path) -> None:
     elsewhere = Source("tiny", tmp_path, (tmp_path.resolve(),), None, ())
-    found = retrieve(asked.checkpoint, asked.data, elsewhere, "val", device="cpu")
+    found = ask_model(asked.checkpoint, asked.data, elsewhere, "val", device="cpu")
     assert "were not found" in found.note
     assert not any(query.query.image for query in found.groups[WAYS[0]])
     name = asked.data.splits["val"].filenames[0]
     (tmp_path / name).symlink_to(asked.source.folder / name)
-    assert not retrieve(asked.checkpoint, asked.data, elsewhere, "val", device="cpu").groups[WAYS[0]][0].query.image
+    assert not ask_model(asked.checkpoint, asked.data, elsewhere, "val", device="cpu").groups[WAYS[0]][0].query.image
 
 
 @pytest.mark.parametrize("split", ["val", "test"])
 def test_queries_and_answers_are_of_the_split_that_was_asked_for(asked: Asked, split: str) -> None:
-    found = retrieve(asked.checkpoint, asked.data, asked.source, split, device="cpu")
+    found = ask_model(asked.checkpoint, asked.data, asked.source, split, device="cpu")
     part = asked.data.splits[split]
     assert found.title == f"tiny {split}"
     i2t, t2i = found.groups.values()
@@ -146,7 +146,7 @@ def test_ties_rank_against_the_query(asked: Asked, tmp_path: Path) -> None:
     report = trial.run_epoch()
     for weights in trial.best_weights.values():
         weights.zero_()
-    found = retrieve(save_epoch(tmp_path, report), asked.data, asked.source, "val", device="cpu")
+    found = ask_model(save_epoch(tmp_path, report), asked.data, asked.source, "val", device="cpu")
     ranks = [{query.ranks["first right answer"] for query in queries} for queries in found.groups.values()]
     assert ranks == [{96}, {20}], "95 captions of other images, and 19 other images, come first"
 
@@ -189,7 +189,7 @@ def test_the_queries_that_one_loss_finds_are_shown(ledger: Ledger, split: Split,
         PIL.Image.new("RGB", (40, 30), (80, 120, 10)).save(tmp_path / name)
     verdict = confirmed(ledger, split)
     source = Source("tiny", tmp_path, (tmp_path.resolve(),), None, ())
-    shown = compared_queries(ledger.history, verdict, names_of(studies_of(ledger.history)), (split, source))
+    shown = compared_queries(ledger.history, verdict, trial_names(studies_of(ledger.history)), (split, source))
     assert shown is not None and shown.table is not None
     images = len(split.image_ids)
     assert list(shown.table.rows[:3]) == [
@@ -203,7 +203,7 @@ def test_the_queries_that_one_loss_finds_are_shown(ledger: Ledger, split: Split,
     assert [answer.text for answer in gained.answers] == [split.captions[0]]
     assert (lost.query.text, list(lost.ranks.values())) == (split.image_ids[1], [7, 6])
     assert (of_caption.query.text, of_caption.answers[0].text) == (split.captions[-1], split.image_ids[-1])
-    text = render(build_page(ledger.history, queries=[shown]))
+    text = render_page(build_page(ledger.history, queries=[shown]))
     places = [
         "NT-Xent and Triplet SH do not differ significantly",
         "<summary>Numbers</summary>",
@@ -213,7 +213,7 @@ def test_the_queries_that_one_loss_finds_are_shown(ledger: Ledger, split: Split,
 
 
 def test_a_comparison_without_its_data_says_so(ledger: Ledger, split: Split, tmp_path: Path) -> None:
-    verdict, names = confirmed(ledger, split), names_of(studies_of(ledger.history))
+    verdict, names = confirmed(ledger, split), trial_names(studies_of(ledger.history))
     others = replace(split, captions=split.image_ids[:0]), Source("tiny", tmp_path, (tmp_path,), None, ())
     for data, said in ((others, "The data have other queries now"), ("They are missing.", "They are missing.")):
         compared = compared_queries(ledger.history, verdict, names, data)
@@ -223,7 +223,7 @@ def test_a_comparison_without_its_data_says_so(ledger: Ledger, split: Split, tmp
 
 def test_without_ranks_the_page_says_so(ledger: Ledger, split: Split) -> None:
     verdict = confirmed(ledger, split, lambda ranks: None)
-    compared = compared_queries(ledger.history, verdict, names_of(studies_of(ledger.history)), "")
+    compared = compared_queries(ledger.history, verdict, trial_names(studies_of(ledger.history)), "")
     assert compared is not None and compared.table is None
     assert compared.note == "The ranks of the queries were not kept when the test split was evaluated."
 

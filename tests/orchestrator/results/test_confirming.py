@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 from orchestrator.experiment.experiment import Cell, Experiment, load_experiment, shipped_experiments
-from orchestrator.forecast.dry_run import describe, dry_run
+from orchestrator.forecast.dry_run import describe_dry_run, dry_run
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.records import ConfirmationPlan, TrialCreated
@@ -404,4 +404,4 @@ def test_a_forecast_has_the_trainings_of_a_race_at_most(monkeypatch: pytest.Monk
     monkeypatch.setattr(TrainablesWorkload, "pace", lambda self, config: Pace(**fields, device="cpu"))
     found = dry_run(two, TrainablesWorkload("nowhere", 1, "cpu"))
     assert found.forecast.confirmations == 15
-    assert any("race for at most 15 trainings on each dataset" in one for one in describe(found))
+    assert any("race for at most 15 trainings on each dataset" in one for one in describe_dry_run(found))

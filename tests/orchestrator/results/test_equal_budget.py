@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.report.page import build_page
-from orchestrator.report.render import render
+from orchestrator.report.render import render_page
 from orchestrator.results.answers import Summary, analyses_of
 from orchestrator.results.equal_budget import (
     FEWEST,
@@ -163,7 +163,7 @@ def test_the_leads_of_a_search_and_what_fresh_seeds_gave(tmp_path: Path) -> None
     assert crossing.startswith("Triplet SH leads from 3 trials") and crossing.endswith(" on; with less, NT-Xent leads.")
     assert further.startswith("4 further trials of NT-Xent") and "8 of 10 draws" in band
     page = build_page(ledger.history)
-    assert "Equal budget" in render(page)
+    assert "Equal budget" in render_page(page)
     budgets = page.figures["budget"].options
     assert [option.label for option in budgets] == ["pets: trials", "pets: epochs", "pets: trial hours"]
     band, line = budgets[0].panels[0].data[:2]

@@ -16,7 +16,7 @@ from orchestrator.results import confirmation
 from orchestrator.results.answers import Summary, analyses_of, summarise
 from orchestrator.results.candidates import Candidate, DatasetVerdict, Verdict
 from orchestrator.results.confirmation import Confirmation, confirmations, verdicts_of
-from orchestrator.results.judged import image_values, judged_answer, judged_verdicts
+from orchestrator.results.judged import judged_answer, judged_image_values, judged_verdicts
 from orchestrator.results.questions import answer_questions
 from orchestrator.results.verdict import judge
 from orchestrator.views.grid import grid
@@ -59,7 +59,7 @@ def judged_ranks(seed: int, typical: float, *, known: bool = True, digest: str =
 def test_the_mean_of_the_images_is_the_metric(seed: int, metric: str, images: list[int], captions: list[int]) -> None:
     rng = np.random.default_rng(seed)
     ranks = JudgedRanks("eccv", "", direction(rng, sorted(images), 4, True), direction(rng, sorted(captions), 4, True))
-    values = image_values(ranks, metric)
+    values = judged_image_values(ranks, metric)
     assert len(values) == len({*images, *captions})
     assert values.mean() == pytest.approx(judged_metrics(ranks)[metric], abs=1e-9)
 
@@ -69,7 +69,7 @@ def test_an_image_counts_with_the_mean_of_its_queries() -> None:
     ranks = [np.array(of, dtype=np.int32) for of in ([0, 0, 1, 1], [1, 1, 1, 1], [1, 1, 1, 9])]
     captions = DirectionRanks(ranks[0], ranks[1], ranks[2], ranks[2])
     queries = DirectionRanks(*(np.array(of, dtype=np.int32) for of in ([0, 1], [1, 1], [1, 1], [1, 1])))
-    assert image_values(JudgedRanks("eccv", "", queries, captions), "t2i_r1").tolist() == [100.0, 50.0]
+    assert judged_image_values(JudgedRanks("eccv", "", queries, captions), "t2i_r1").tolist() == [100.0, 50.0]
 
 
 def confirmed(ledger: Ledger, ranks_of: list[JudgedRanks | None]) -> None:

@@ -22,7 +22,7 @@ from orchestrator.results.tables import (
     Row,
     cocos_tables,
     layout_table,
-    rows_of,
+    rows_of_verdict,
     tables_of,
 )
 from orchestrator.results.verdict import judge
@@ -170,7 +170,7 @@ def read_summary(directory: Path) -> Summary:
 def test_rows_of_a_verdict_have_the_verdicts_of_its_answers() -> None:
     candidates = [confirmed("triplet", 250.0), confirmed("warp", 299.5), confirmed("triplet_sh", 300.0)]
     verdict = judge(candidates, baseline="triplet")
-    rows = rows_of(verdict, answer_questions(verdict))
+    rows = rows_of_verdict(verdict, answer_questions(verdict))
     assert [(one.loss, one.number, one.verdict) for one in rows] == [
         ("triplet_sh", "1", "winner"),
         ("warp", "2", "tie"),
@@ -181,12 +181,12 @@ def test_rows_of_a_verdict_have_the_verdicts_of_its_answers() -> None:
     assert measures["i2t_negatives_per_query"] == Measure(4.0, 0.5, 5)
     assert measures["t2i_negatives_per_query"] == Measure(3.0, None, 5)
     assert rows[0].seeds == 5
-    assert {one.verdict for one in rows_of(verdict, [])} == {""}
+    assert {one.verdict for one in rows_of_verdict(verdict, [])} == {""}
 
 
 def test_on_val_the_rows_show_val() -> None:
     verdict = judge([confirmed("a", 300.0)], metric="val/rsum")
-    (shown,) = rows_of(verdict, [])
+    (shown,) = rows_of_verdict(verdict, [])
     assert shown.measures["rsum"].mean == 300
     assert "i2t_r1" not in shown.measures
 

@@ -17,7 +17,7 @@ from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.searches import begin
-from orchestrator.studies.sampler_contract import CHECKS, check_sampler
+from orchestrator.studies.sampler_contract import CHECKS, check_sampler_contract
 from orchestrator.studies.samplers import plain_value
 from orchestrator.studies.study import Studies
 from search_spaces import PastTrial, Range, StudySoFar, Values
@@ -125,7 +125,7 @@ def test_a_value_becomes_plain_or_is_refused(bound: Range | Values, value: Any, 
 
 def test_the_example_passes_its_checks_and_searches_better_than_chance(tmp_path: Path) -> None:
     load_plugins([str(EXAMPLES / "own-sampler" / "my_sampler.py")])
-    assert [(one.check, one.status) for one in check_sampler("nearby")] == [(name, "ok") for name in CHECKS]
+    assert [(one.check, one.status) for one in check_sampler_contract("nearby")] == [(name, "ok") for name in CHECKS]
 
     def reached(sampler: str) -> float:
         experiment = make(sampler, EXAMPLES / "own-sampler" / "my_sampler.py", trials=24)
@@ -172,7 +172,7 @@ MISTAKES = {
 def test_each_mistake_fails_the_check_that_is_about_it(tmp_path: Path, line: str, check: str, words: str) -> None:
     head = HEAD + "@sampler(conditional=True)\ndef steady(study, seed):\n    "
     load_plugins([str(write(tmp_path, head + line + "\n"))])
-    found = {one.check: one for one in check_sampler("steady") if one.status != "ok"}
+    found = {one.check: one for one in check_sampler_contract("steady") if one.status != "ok"}
     assert words in found[check].message
     assert found[check].status == ("warn" if check == "other seed" else "fail")
 
@@ -211,7 +211,7 @@ class Drawn(RandomSampler):
 def test_a_class_of_optuna_is_made_with_a_seed_for_each_suggestion(tmp_path: Path) -> None:
     load_plugins([str(write(tmp_path, HEAD + OPTUNAS))])
     assert SAMPLERS["drawn"].meaning == "Draws that Optuna makes."
-    assert [(one.check, one.status) for one in check_sampler("drawn")] == [(name, "ok") for name in CHECKS]
+    assert [(one.check, one.status) for one in check_sampler_contract("drawn")] == [(name, "ok") for name in CHECKS]
 
 
 CANNOT: Mapping[str, tuple[dict[str, Any], str]] = {

@@ -25,7 +25,7 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.records import LimitNoted
 from orchestrator.journal.trial import TrialState
-from orchestrator.regression.answers import answers_of as answers_of_suite
+from orchestrator.regression.answers import answers_about_suite as answers_of_suite
 from orchestrator.regression.comparison import Finding as Slip
 from orchestrator.regression.verdict import CellResult, SuiteResult
 from orchestrator.searches.display import LiveDisplay, PlainDisplay, Progress

@@ -17,7 +17,7 @@ from mlflow.utils.validation import MAX_ENTITIES_PER_BATCH
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.tracking.store import Point, StudyCurves, find_or_make, send
+from orchestrator.tracking.store import CurvePoint, StudyCurves, find_or_make, send
 from tests.support.experiments import make_experiment, start
 
 
@@ -32,8 +32,8 @@ class Requests:
 def test_a_trial_that_began_and_ended_is_one_request() -> None:
     requests = Requests()
     client = cast(MlflowClient, requests)
-    epochs = [Point({"val/rsum": float(epoch), "epoch": float(epoch)}, 5.0 + epoch, epoch) for epoch in (1, 2)]
-    points = [*epochs, Point({"test/rsum": 9.0}, 8.0, 2)]
+    epochs = [CurvePoint({"val/rsum": float(epoch), "epoch": float(epoch)}, 5.0 + epoch, epoch) for epoch in (1, 2)]
+    points = [*epochs, CurvePoint({"test/rsum": 9.0}, 8.0, 2)]
     send(client, "r1", params={"temperature": 0.1, "layers": [1, 2]}, points=points, tags={"state": "finished"})
     send(client, "r1")
     ((metrics, params, tags),) = requests.sent
@@ -52,7 +52,7 @@ def test_a_trial_that_began_and_ended_is_one_request() -> None:
 def test_no_request_is_too_long_no_step_is_torn_and_tags_come_last(width: int, steps: int) -> None:
     requests = Requests()
     values = {f"m{number}": 1.0 for number in range(width)}
-    points = [Point(values, 1.0, step) for step in range(1, steps + 1)]
+    points = [CurvePoint(values, 1.0, step) for step in range(1, steps + 1)]
     tags = {} if width == 1000 else {"state": "finished"}
     send(cast(MlflowClient, requests), "r1", params={"seed": 0}, points=points, tags=tags)
     assert all(sum(map(len, parts)) <= MAX_ENTITIES_PER_BATCH for parts in requests.sent)

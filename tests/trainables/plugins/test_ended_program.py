@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from orchestrator.experiment.plugins import load_plugins
-from orchestrator.studies.sampler_contract import check_sampler
+from orchestrator.studies.sampler_contract import check_sampler_contract
 from tests.support.commands import run_command
 from tests.support.plugins import MEAN, write_plugin
 from tests.trainables.tiny import tiny_config, tiny_dataset
@@ -115,7 +115,7 @@ def test_a_file_that_ends_the_program_is_refused_by_every_command(
 
 @pytest.mark.parametrize(
     ("text", "check", "place"),
-    [(LOSS, lambda: check_loss("ends", []), 6), (SAMPLER, lambda: check_sampler("ends"), 8)],
+    [(LOSS, lambda: check_loss("ends", []), 6), (SAMPLER, lambda: check_sampler_contract("ends"), 8)],
     ids=["loss", "sampler"],
 )
 def test_check_plugin_finds_what_ends_the_program(
