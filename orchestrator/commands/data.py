@@ -14,8 +14,7 @@ from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn, TimeR
 from orchestrator.commands.options import DataRoot, Dataset, Device, FeatureFolder, Json, Plugins, Tokenizer
 from orchestrator.experiment.plugins import load_plugins
 from orchestrator.extraction.extraction import ExtractionRequest, extract_features
-from orchestrator.extraction.feature_files import pool_frames, unpack_dumps
-from orchestrator.extraction.text import extract_text
+from orchestrator.extraction.feature_files import extract_text, pool_frames, unpack_dumps
 from orchestrator.text.terminal import make_console, say
 from orchestrator.text.values import duration_text
 from orchestrator.text.wording import number_text

@@ -39,7 +39,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
-from orchestrator.extraction.text import extract_text
+from orchestrator.extraction.feature_files import extract_text
 from orchestrator.journal.directory import read_history
 from orchestrator.journal.points import points_by_study, ranked
 from orchestrator.journal.trial import PriorPoint, Trial, TrialState

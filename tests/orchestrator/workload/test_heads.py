@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.experiment.experiment import Experiment, data_key
 from orchestrator.experiment.yaml_files import validate
-from orchestrator.extraction.text import extract_text
+from orchestrator.extraction.feature_files import extract_text
 from orchestrator.workload.training import TrainablesWorkload
 from trainables.checkpoint import save_epoch
 from trainables.errors import ConfigError

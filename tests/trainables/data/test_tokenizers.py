@@ -17,7 +17,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from typer.testing import CliRunner
 
 from orchestrator.cli import app
-from orchestrator.extraction.text import extract_text
+from orchestrator.extraction.feature_files import extract_text
 from tests.trainables.data.folders import KarpathyFolder
 from trainables.checkpoint import save_epoch
 from trainables.config import TrainingConfig, TrialConfig
