@@ -14,7 +14,7 @@ from typing import Any
 from ray.tune import Trainable
 
 from orchestrator.storage.checkpoints import Checkpoints
-from orchestrator.workload.workload import Stream, TrialRunner
+from orchestrator.workload.workload import Stream, Train
 from trainables.checkpoint import EpochReport
 from trainables.config import TrialConfig
 from trainables.errors import ConfigError, DivergedError, UserError
@@ -43,13 +43,13 @@ class TrialActor(Trainable):
 
     # Ray passes the config alone; ``trial_actor`` adds the other arguments.
     def setup(  # type: ignore[override]
-        self, config: dict[str, Any], workload: TrialRunner, checkpoints: Checkpoints, alone: TrialRunner | None = None
+        self, config: dict[str, Any], train: Train, checkpoints: Checkpoints, alone: Train | None = None
     ) -> None:
         """Take the first trial: ``trial`` of the config is its id, ``config`` its ``TrialConfig`` as JSON.
 
         ``alone`` trains a trial whose config says ``alone``, in this process rather than in an engine with others.
         """
-        self._workload, self._checkpoints, self._alone = workload, checkpoints, alone or workload
+        self._together, self._checkpoints, self._alone = train, checkpoints, alone or train
         self._stream: Stream | None = None
         self._take(config)
 
@@ -81,12 +81,12 @@ class TrialActor(Trainable):
         # The data are opened in ``step``, which returns an error as a sentence. An error in ``setup`` would reach the
         # driver as the text of a traceback.
         self._trial = TrialConfig.from_dict(json.loads(config["config"]))
-        self._id, self._runner = config["trial"], self._alone if config.get("alone") else self._workload
+        self._id, self._train_trial = config["trial"], self._alone if config.get("alone") else self._together
 
     def _next(self) -> Step:
         if self._stream is None:
             checkpoint, damage = self._checkpoints.find(self._id)
-            self._stream = self._runner.train(self._trial, checkpoint)
+            self._stream = self._train_trial(self._trial, checkpoint)
             report = next(self._stream)
             # A resumed trial first reports the epoch of its checkpoint again, which needs no second checkpoint.
             is_saved = checkpoint is not None
@@ -100,8 +100,8 @@ class TrialActor(Trainable):
         return Step(report.epoch, dict(report.metrics), damage=damage)
 
 
-def trial_actor(workload: TrialRunner, checkpoints: Checkpoints, alone: TrialRunner) -> type[TrialActor]:
-    """Return the class of actors that run a workload; ``TrialActor.setup`` explains the arguments.
+def trial_actor(train: Train, checkpoints: Checkpoints, alone: Train) -> type[TrialActor]:
+    """Return the class of actors that train trials; ``TrialActor.setup`` explains the arguments.
 
     The class carries the arguments itself, and so is a few kilobytes larger. ``tune.with_parameters`` would put the
     arguments into Ray's object store, as objects that the driver owns. When a raylet is asked to end, Ray's library
@@ -110,7 +110,7 @@ def trial_actor(workload: TrialRunner, checkpoints: Checkpoints, alone: TrialRun
 
     class BoundTrialActor(TrialActor):
         def setup(self, config: dict[str, Any]) -> None:  # type: ignore[override]
-            super().setup(config, workload, checkpoints, alone)
+            super().setup(config, train, checkpoints, alone)
 
     # The name by which Ray shows the processes of its actors.
     BoundTrialActor.__name__ = TrialActor.__name__

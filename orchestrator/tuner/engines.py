@@ -16,7 +16,7 @@ import os
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from orchestrator.machines.gpu_share import KEEP_FREED_MEMORY
 from orchestrator.tuner.lockstep import Answer, EpochBarrier
 from orchestrator.tuner.runtime import is_alive
-from orchestrator.workload.workload import Stream, TrialRunner, Workload
+from orchestrator.workload.workload import Stream, Train, Workload
 from trainables.config import TrialConfig
 
 THREADS = 4
@@ -118,43 +118,36 @@ def engines_that_fit(share: Mapping[str, float], cpus: float, gpus: int) -> int:
     return max(1, int(available / wanted + 1e-6)) if wanted else 1
 
 
-@dataclass(frozen=True)
-class FusedTraining:
-    """Trains a trial in an engine, in the place of the workload that an actor would otherwise run itself."""
+def train_in_engine(engine_directory: Any, config: TrialConfig, resume: Path | None) -> Stream:
+    """Yield a report after each epoch, as ``Workload.train`` does, by an engine of Ray's ``EngineDirectory``."""
+    name, context = uuid.uuid4().hex, ray.get_runtime_context()
+    gpus = sorted(map(str, context.get_accelerator_ids().get("GPU", [])))
+    engine = ray.get(engine_directory.engine_for.remote(name, os.getpid(), context.get_node_id(), gpus))
 
-    engine_directory: Any
-    """Ray's handle of the ``EngineDirectory``."""
+    def save(directory: Path) -> None:
+        ray.get(engine.save.remote(name, directory))
 
-    def train(self, config: TrialConfig, resume: Path | None) -> Stream:
-        """Yield a report after each epoch, as ``Workload.train`` does."""
-        name, context = uuid.uuid4().hex, ray.get_runtime_context()
-        gpus = sorted(map(str, context.get_accelerator_ids().get("GPU", [])))
-        engine = ray.get(self.engine_directory.engine_for.remote(name, os.getpid(), context.get_node_id(), gpus))
-
-        def save(directory: Path) -> None:
-            ray.get(engine.save.remote(name, directory))
-
-        try:
-            answer: Answer = ray.get(engine.start.remote(name, config, resume))
-            while True:
-                if isinstance(answer, Exception):
-                    raise answer
-                if answer is not None:
-                    yield replace(answer, save=save)
-                answer = ray.get(engine.next.remote(name))
-        finally:
-            engine.leave.remote(name)
+    try:
+        answer: Answer = ray.get(engine.start.remote(name, config, resume))
+        while True:
+            if isinstance(answer, Exception):
+                raise answer
+            if answer is not None:
+                yield replace(answer, save=save)
+            answer = ray.get(engine.next.remote(name))
+    finally:
+        engine.leave.remote(name)
 
 
 @contextmanager
-def fused(workload: Workload, fuse: int, resources: Mapping[str, float]) -> Iterator[TrialRunner]:
-    """Yield the object with which actors train trials: the workload or, if trials are fused, training in an engine.
+def fused(workload: Workload, fuse: int, resources: Mapping[str, float]) -> Iterator[Train]:
+    """Yield the function with which actors train trials: that of the workload or, if trials are fused, of an engine.
 
     An engine has ``fuse`` trials, and every trial's actor asks Ray for the CPUs (``cpu``) and GPUs (``gpu``) of
     ``resources``.
     """
     if fuse == 1:
-        yield workload
+        yield workload.train
         return
     # The directory runs on the driver's machine, because it has to outlive every other machine of the cluster.
     placement = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
@@ -164,7 +157,7 @@ def fused(workload: Workload, fuse: int, resources: Mapping[str, float]) -> Iter
     share = {name: amount * fuse for name, amount in resources.items()}
     engine_directory: Any = ray.remote(EngineDirectory).options(**options).remote(workload, fuse, share)
     try:
-        yield FusedTraining(engine_directory)
+        yield partial(train_in_engine, engine_directory)
     finally:
         # Ray ends the engines with the directory that started them.
         ray.kill(engine_directory)

@@ -145,8 +145,8 @@ def _tune(
     if not (nodes := machines_that_run_trials(session.experiment.resources, is_over)):
         return
     resources, fuse = allocate(session, nodes)
-    with fused(session.workload, fuse, resources) as workload:
-        actor = trial_actor(workload, session.checkpoints, session.workload)
+    with fused(session.workload, fuse, resources) as train:
+        actor = trial_actor(train, session.checkpoints, session.workload.train)
         trainable = tune.with_resources(actor, partial(_resources, resources))
         try:
             tune.Tuner(trainable, tune_config=tune_config, run_config=run_config).fit()

@@ -3,7 +3,7 @@
 A search touches data and models only here. Heavy modules are imported when they are first needed.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -38,6 +38,9 @@ class TestEvaluation:
 Stream = Generator[EpochReport, None, None]
 """The epochs of one trial; closing it frees what the trial holds."""
 
+Train = Callable[[TrialConfig, Path | None], Stream]
+"""The part of a workload that an actor needs, see ``Workload.train``."""
+
 
 class TrialGroup(Protocol):
     """Trials that train at once in this process, see ``trainables.fused.FusedTrials``."""
@@ -59,16 +62,12 @@ class TrialGroup(Protocol):
         ...
 
 
-class TrialRunner(Protocol):
-    """Trains one trial at a time: the part of a workload that an actor needs."""
+class Workload(Protocol):
+    """The interface of a search to the trainings of its trials; pickled once and sent to every actor."""
 
     def train(self, config: TrialConfig, resume: Path | None) -> Stream:
         """Yield a report after each epoch; a training that is resumed repeats the report of its checkpoint first."""
         ...
-
-
-class Workload(TrialRunner, Protocol):
-    """The interface of a search to the trainings of its trials; pickled once and sent to every actor."""
 
     def check(self, experiment: Experiment) -> dict[str, str]:
         """Return the digest of each ``data_key``, or refuse the experiment; called before anything is started."""

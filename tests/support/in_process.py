@@ -79,7 +79,7 @@ class Stage:
 
     def begin(self, config: dict[str, Any], resources: PlacementGroupFactory) -> None:
         actor = TrialActor.__new__(TrialActor)
-        actor.setup(config, workload=self.session.workload, checkpoints=self.session.checkpoints)
+        actor.setup(config, train=self.session.workload.train, checkpoints=self.session.checkpoints)
         trial = RayTrial(f"ray{self.issued}", config, actor, resources)
         self.issued += 1
         self.live.append(trial)

@@ -26,7 +26,7 @@ def config(trial: str, temperature: float = 0.1) -> dict[str, str]:
 
 def actor(trials: Path, workload: Any, first: dict[str, str]) -> TrialActor:
     made = TrialActor.__new__(TrialActor)
-    made.setup(first, workload=workload, checkpoints=FolderStore(trials))
+    made.setup(first, train=workload.train, checkpoints=FolderStore(trials))
     return made
 
 
@@ -52,7 +52,7 @@ def test_another_actor_resumes_with_the_report_of_the_newest_checkpoint(tmp_path
 
 
 def test_the_class_for_ray_carries_what_trains_a_trial_beside_others_and_alone(tmp_path: Path) -> None:
-    bound = trial_actor(FakeWorkload(fails_below=1.0), FolderStore(tmp_path), FakeWorkload())
+    bound = trial_actor(FakeWorkload(fails_below=1.0).train, FolderStore(tmp_path), FakeWorkload().train)
     # Without Ray there is nothing else that could carry it.
     copy = cloudpickle.loads(cloudpickle.dumps(bound))
     assert issubclass(copy, TrialActor) and copy.__name__ == "TrialActor"

@@ -67,7 +67,7 @@ def test_an_actor_refuses_the_trial_and_takes_the_next(tmp_path: Path, monkeypat
     made = TrialActor.__new__(TrialActor)
     workload, checkpoints = TrainablesWorkload("data", device="cpu"), FolderStore(tmp_path / "trials")
     first = {"trial": "a", "config": json.dumps(config(-1.0).to_dict())}
-    made.setup(first, workload=workload, checkpoints=checkpoints)
+    made.setup(first, train=workload.train, checkpoints=checkpoints)
     assert made.step()["step"] == Step(refused="my_losses.py:8: LookupError: no such scale")
     made.reset_config({"trial": "b", "config": json.dumps(config(2.0).to_dict())})
     assert made.step()["step"].epoch == 1
