@@ -254,12 +254,12 @@ def _values(trial: Trial, history: History) -> dict[str, float]:
     values = {name: value for name, value in best.items() if name.startswith("val/") and not name.endswith("_best")}
     values |= {f"test/{name}": value for name, value in history.tests.get(trial.id, {}).items()}
     for when, epoch in (("first", 1), ("last", trial.last_epoch)):
-        values |= {f"{when}/{name}": value for name, value in trial.epochs[epoch].items() if _is_of_gradients(name)}
+        values |= {
+            f"{when}/{name}": value
+            for name, value in trial.epochs[epoch].items()
+            if name == "train/loss" or (name.startswith("cocos/") and not name.endswith("_std"))
+        }
     return values
-
-
-def _is_of_gradients(name: str) -> bool:
-    return name == "train/loss" or (name.startswith("cocos/") and not name.endswith("_std"))
 
 
 def accept_rerun(
