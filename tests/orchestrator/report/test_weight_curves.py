@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from orchestrator.results.weight_curves import CURVES, POINTS, of_peak, weight_curves
+from orchestrator.report.loss_figures import CURVES, POINTS, of_peak, weight_curves
 from trainables.losses import LOSSES, build_loss
 
 POSITIVES = torch.eye(2, dtype=torch.bool)
