@@ -88,7 +88,7 @@ def begun_from(text: str, file: Path, dataset: str | None = None) -> str:
     lines = [renamed.rstrip("\n"), "", comment]
     _, places = parse_yaml(text)
     for key in list_keys("experiment"):
-        if "[]" in key.name or key.default == "see below" or key.name in places:
+        if "[]" in key["name"] or key["default"] == "see below" or key["name"] in places:
             continue
-        lines.append(f"# {key.name}: {key.default}  # {key.meaning.replace('`', '')}")
+        lines.append(f"# {key['name']}: {key['default']}  # {key['meaning'].replace('`', '')}")
     return "\n".join(lines) + "\n"

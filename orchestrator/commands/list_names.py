@@ -14,6 +14,7 @@ import typer
 
 from orchestrator.commands.options import Json, Plugins
 from orchestrator.commands.references import (
+    Listed,
     list_commands,
     list_fields,
     list_keys,
@@ -35,9 +36,6 @@ from trainables.errors import ConfigError, UserError
 from trainables.model_parameters import FEATURES, MODEL_PARAMETERS
 from trainables.plugins.in_use import offered
 from trainables.plugins.plugin import installed_plugins
-
-Listed = Mapping[str, str]
-"""The texts about a name: ``name``, ``meaning`` in one line, and further texts by their headings."""
 
 
 def list_losses() -> Iterator[Listed]:
@@ -94,7 +92,7 @@ def list_metrics() -> Iterator[Listed]:
 def list_records() -> Iterator[Listed]:
     """Yield the kinds of records of a journal with their fields."""
     for name, kind in KINDS.items():
-        described = {f"{field.name} ({field.type})": field.meaning for field in list_fields(kind)}
+        described = {f"{field['name']} ({field['type']})": field["meaning"] for field in list_fields(kind)}
         yield {"name": name, "meaning": meaning_of(kind), "fields": _lines(described)}
 
 
@@ -169,7 +167,7 @@ def list_names(
         rows = [[command.usage, command.meaning] for command in commands]
         _print([asdict(command) for command in commands], ["command", "meaning"], rows, as_json)
     elif what == "keys":
-        keys = [asdict(key) for key in list_keys(of)]
+        keys = list_keys(of)
         _print(keys, ["key", "type", "default", "meaning"], [[*key.values()] for key in keys], as_json)
     else:
         load_plugins(plugins or [])

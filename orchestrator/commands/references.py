@@ -29,21 +29,8 @@ KINDS: dict[str, type] = {"experiment": Experiment, "suite": Suite, "training": 
 """Kind of configuration, as ``list keys --of`` names it -> its class."""
 
 
-@dataclass(frozen=True)
-class Key:
-    """A key of a configuration, or a field of a record.
-
-    Attributes:
-        name: All keys from the outermost inwards, joined by dots; ``[]`` is an item of a list.
-        type: Type of the value, in words.
-        default: Default as YAML, or ``required``; empty for a field of a record.
-        meaning: Meaning of the key in the docstring of its class.
-    """
-
-    name: str
-    type: str
-    default: str
-    meaning: str
+Listed = Mapping[str, str]
+"""The texts about a name: ``name``, ``meaning`` in one line, and further texts by their headings."""
 
 
 def make_schema(kind: str) -> dict[str, Any]:
@@ -54,8 +41,12 @@ def make_schema(kind: str) -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
-def list_keys(kind: str) -> list[Key]:
-    """Return all keys of a kind of configuration, sections before their keys, in the order of the classes."""
+def list_keys(kind: str) -> list[Listed]:
+    """Return all keys of a kind of configuration, sections before their keys, in the order of the classes.
+
+    ``name`` has all keys from the outermost inwards, joined by dots; ``[]`` is an item of a list. ``type`` is in words;
+    ``default`` is YAML, or ``required``.
+    """
     schema = make_schema(kind)
     return list(_keys(schema, schema.get("$defs", {})))
 
@@ -99,9 +90,9 @@ def write_reference() -> str:
     ]
     for kind in KINDS:
         rows = [
-            (f"`{key.name}`", key.type, f"`{key.default}`", key.meaning)
+            (f"`{key['name']}`", key["type"], f"`{key['default']}`", key["meaning"])
             for key in list_keys(kind)
-            if kind == "experiment" or not key.name.startswith(LISTED_ONCE)
+            if kind == "experiment" or not key["name"].startswith(LISTED_ONCE)
         ]
         lines += ["", f"## {TITLES[kind]}", "", *markdown_table(("key", "type", "default", "meaning"), rows)]
     return "\n".join(lines) + "\n"
@@ -148,14 +139,15 @@ def _limit(shape: dict[str, Any], name: str) -> None:
         number["maximum"] = allowed.maximum
 
 
-def _keys(schema: Mapping[str, Any], parts: Mapping[str, Any], above: str = "") -> Iterator[Key]:
+def _keys(schema: Mapping[str, Any], parts: Mapping[str, Any], above: str = "") -> Iterator[Listed]:
     for name, shape in schema["properties"].items():
         full = above + name
         # A default from a factory is missing in the schema; all such defaults are empty mappings.
         default = "required" if name in schema.get("required", ()) else json.dumps(shape.get("default", {}))
         inner = _section(shape, parts)
         is_list = any(branch.get("type") == "array" for branch in _branches(shape, parts))
-        yield Key(full, _type(shape, parts), "see below" if inner and not is_list else default, shape["description"])
+        default = "see below" if inner and not is_list else default
+        yield {"name": full, "type": _type(shape, parts), "default": default, "meaning": shape["description"]}
         if inner is not None:
             yield from _keys(inner, parts, f"{full}[]." if is_list else f"{full}.")
 
@@ -339,7 +331,7 @@ def _markdown(text: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"\[bold\](.*?)\[/bold\]", r"`\1`", text)).strip()
 
 
-def list_fields(kind: type[records.Record]) -> list[Key]:
+def list_fields(kind: type[records.Record]) -> list[Listed]:
     """Return the fields of a kind of record in the order of the journal, without the fields that all records have."""
     return _described_fields(kind, kind.__struct_fields__[len(records.SHARED) :])
 
@@ -376,12 +368,11 @@ def write_record_reference() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _described_fields(kind: type[records.Record], names: Sequence[str]) -> list[Key]:
+def _described_fields(kind: type[records.Record], names: Sequence[str]) -> list[Listed]:
     meanings = {name: text for base in reversed(kind.__mro__) for name, text in describe_fields(base).items()}
     types = {field.name: field.type for field in structs.fields(kind)}
-    return [
-        Key(name, _type_in_words(types[name], absent=name in records.LEFT_OUT), "", meanings[name]) for name in names
-    ]
+    words = {name: _type_in_words(types[name], absent=name in records.LEFT_OUT) for name in names}
+    return [{"name": name, "type": words[name], "meaning": meanings[name]} for name in names]
 
 
 def _type_in_words(annotation: Any, *, absent: bool = False) -> str:
@@ -397,5 +388,6 @@ def _type_in_words(annotation: Any, *, absent: bool = False) -> str:
     return WORDS.get(annotation, "section")
 
 
-def _field_table(listed: Sequence[Key]) -> list[str]:
-    return markdown_table(("field", "type", "meaning"), [(f"`{key.name}`", key.type, key.meaning) for key in listed])
+def _field_table(fields: Sequence[Listed]) -> list[str]:
+    rows = [(f"`{field['name']}`", field["type"], field["meaning"]) for field in fields]
+    return markdown_table(("field", "type", "meaning"), rows)
