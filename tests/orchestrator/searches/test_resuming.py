@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 
+from orchestrator.commands import search
+from orchestrator.journal import directory
 from orchestrator.journal.directory import read_history
 from orchestrator.journal.history import History
+from orchestrator.journal.journal import read_journal
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.machines.cluster import Cluster
 from orchestrator.searches.preparation import open_checkpoints, open_directory
 from orchestrator.searches.resuming import answered, begun_experiment, check_folder, extend_experiment, how_to_resume
-from tests.support.commands import what_a_command_says
+from tests.support.commands import run_command, what_a_command_says
 from tests.support.experiments import add_trial, begun, make_experiment
 from tests.support.fake_workload import report
 from tests.support.records import append
@@ -91,6 +94,19 @@ def test_a_copy_under_another_name_is_refused_instead_of_the_original_being_chan
     assert "copy: holds the experiment 'tiny', whose folder must be called tiny" in " ".join(said.split())
     assert (tmp_path / "copy" / "journal.jsonl").read_bytes() == before
     assert not (tmp_path / "tiny").exists()
+
+
+@pytest.mark.parametrize("arguments", [["resume"], ["extend", "--hours", "1"], ["confirm"]], ids=lambda given: given[0])
+def test_a_command_reads_the_journal_once_before_the_search_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    with begun(tmp_path / "tiny") as ledger:
+        add_trial(ledger, [1.0])
+    paths: list[Path] = []
+    monkeypatch.setattr(directory, "read_journal", lambda path: paths.append(path) or read_journal(path))
+    monkeypatch.setattr(search, "run_and_print", lambda experiment, options, search: paths.append(Path("search")))
+    assert run_command([*arguments, "tiny", "--output", str(tmp_path)]) == 0
+    assert paths == [tmp_path / "tiny" / "journal.jsonl", Path("search")]
 
 
 def test_a_link_to_a_folder_may_have_any_name(tmp_path: Path) -> None:
