@@ -163,9 +163,7 @@ def close(got: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
 
 @pytest.mark.parametrize(("steps", "images"), [(6, 60), pytest.param(50, 160, marks=pytest.mark.proof)])
 @pytest.mark.parametrize("configs", [pytest.param(value, id=name) for name, value in DIFFERENT.items()])
-def test_losses_gradients_and_parameters_are_those_of_each_trial_alone(
-    configs: list[TrialConfig], steps: int, images: int
-) -> None:
+def test_each_step_is_that_of_each_trial_alone(configs: list[TrialConfig], steps: int, images: int) -> None:
     data = suited(tiny_dataset(images), configs[0])
     trials = [Trial(each, data, CPU) for each in configs]
     for trial in trials:

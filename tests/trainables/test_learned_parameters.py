@@ -159,11 +159,6 @@ def test_a_misspelt_word_is_refused(loss: str, name: str) -> None:
         build_loss(loss, **{name: "learnd"})
 
 
-def test_what_cannot_be_learned_is_refused() -> None:
-    with pytest.raises(ConfigError, match="margin must be a number or a tensor of numbers, got 'learned'"):
-        build_loss("triplet", margin=LEARNED)
-
-
 @pytest.mark.parametrize("loss", LEARNS)
 def test_initial_values_lie_between_the_bounds(loss: str) -> None:
     for how in learnable_of(LOSSES[loss]).values():

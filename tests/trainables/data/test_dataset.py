@@ -101,9 +101,7 @@ def test_coco_with_karpathy_split(coco_folder: Path) -> None:
     assert test.filenames[0] == "COCO_val2014_000000000201.jpg"
 
 
-def test_coco_with_a_split_of_its_own_and_the_captions_that_its_own_library_finds(
-    make_coco_folder: Callable[..., Path],
-) -> None:
+def test_coco_with_a_split_of_its_own_and_captions_as_its_library_finds(make_coco_folder: Callable[..., Path]) -> None:
     folder = make_coco_folder(split=False)
     splits = load_dataset(str(folder), Path("nowhere")).splits
     train, val, test = splits.values()

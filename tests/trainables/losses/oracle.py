@@ -23,9 +23,8 @@ class Pair(NamedTuple):
 
 
 def triplet(pair: Pair, margin: float, negatives: int | str = "all") -> Tensor:
-    costs = (
-        torch.relu(margin + pair.row[n] - pair.row[pair.p]) for n in hardest_of(pair.row, pair.negatives, negatives)
-    )
+    row, p = pair[:2]
+    costs = (torch.relu(margin + row[n] - row[p]) for n in hardest_of(row, pair.negatives, negatives))
     return sum(costs, pair.nothing)
 
 

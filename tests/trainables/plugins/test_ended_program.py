@@ -67,8 +67,7 @@ class Ends:
 
 
 def trained(**changed: Any) -> None:
-    config = tiny_config(epochs=1)
-    config = replace(config, **changed)
+    config = replace(tiny_config(epochs=1), **changed)
     config = replace(config, plugins=references(config.loss, config.model))
     list(run_trial(config, tiny_dataset(), device="cpu"))
 
