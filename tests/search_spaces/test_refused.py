@@ -12,10 +12,7 @@ COUNT = "search.space.triplet.*(whole number|start above 0)"
 GRID = "sampler=grid; space.LOSS.temperature={values: [0.2]}; "
 REFUSED = {
     "polynomial_relative": [
-        (
-            "fixed.LOSS.coefficients=[0.2, -1.0]",
-            r"on \[-1, 2\], got \(0.2, -1.0\), .* raise .* by 1,.*allow_infeasible",
-        ),
+        ("fixed.LOSS.coefficients=[0.2, -1.0]", r"on \[-1, 2\], got \(0.2, -1.0\), .* raise .* by 1,.*infeasible"),
         (
             "space.LOSS={e0: {values: [0.2]}, e1: {values: [0.5, 1.0]}, e2: {values: [0.0, 2.0]}}",
             r"search.space.polynomial_relative: coefficients must rise .* got \(0.2, 0.5, 2.0\)",

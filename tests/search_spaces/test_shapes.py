@@ -173,9 +173,7 @@ def test_at_the_ends_push_and_pull_lead_back_inside(point: Two, push: float) -> 
 
 
 @pytest.mark.parametrize(("degree", "broken"), [(1, (0, 0)), (2, (0, 0)), (3, (0.004, 0.010)), (4, (0.003, 0.008))])
-def test_a_draw_breaks_the_rule_of_the_ends_as_rarely_as_the_page_says(
-    degree: int, broken: tuple[float, float]
-) -> None:
+def test_draws_break_the_rule_of_the_ends_as_rarely_as_the_page_says(degree: int, broken: tuple[float, float]) -> None:
     """docs/losses.md: at -1 by less than 0.1 x scale, at 1 by at most 6 x scale, and only where a limit is cut off."""
     random = np.random.default_rng(0)
     draws, low, high = 4_000, [], []

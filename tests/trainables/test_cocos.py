@@ -120,10 +120,8 @@ def test_a_solved_batch_of_several_positives_has_no_weights(name: str) -> None:
 def test_what_equals_epsilon_does_not_count(name: str, parameters: dict[str, float], epsilon: float) -> None:
     """Two equal scores: every weight is the epsilon."""
     batch = (torch.zeros(2, 2, dtype=torch.float64), one_to_one(2))
-    at, below = (
-        count_contributions(build_loss(name, **parameters), *batch, epsilon=value)
-        for value in (epsilon, epsilon * (1 - 1e-9))
-    )
+    loss = build_loss(name, **parameters)
+    at, below = (count_contributions(loss, *batch, epsilon=value) for value in (epsilon, epsilon * (1 - 1e-9)))
     for direction in ("i2t", "t2i"):
         assert (at[f"{direction}_negatives_per_batch"], at[f"{direction}_queries_without_gradient"]) == (0, 2)
         assert (below[f"{direction}_negatives_per_batch"], below[f"{direction}_queries_without_gradient"]) == (2, 0)
@@ -301,9 +299,8 @@ def test_the_published_code_takes_duplicates_for_negatives(name: str) -> None:
     ignore = torch.zeros(3, 3, dtype=torch.bool)
     ignore[0, 1] = ignore[1, 0] = True
     loss, positives = build_loss(name), one_to_one(3)
-    as_published, unmasked = (
-        count_contributions(loss, similarity, positives, mask, convention="published") for mask in (ignore, None)
-    )
+    as_published = count_contributions(loss, similarity, positives, ignore, convention="published")
+    unmasked = count_contributions(loss, similarity, positives, convention="published")
     torch.testing.assert_close(as_published, unmasked, equal_nan=True)
     masked = count_contributions(loss, similarity, positives, ignore)
     assert masked["gradient_negatives"] == masked["i2t_negatives_per_batch"] == 0

@@ -318,10 +318,8 @@ def test_a_stack_of_nobody_takes_no_step() -> None:
 
 
 def test_the_first_steps_of_fused_trials_are_counted_as_alone() -> None:
-    configs = [
-        config("triplet", loss_parameters={"negatives": count}, cocos_steps=steps)
-        for count, steps in [(1, 2), (3, 2), (64, 0)]
-    ]
+    counted = {1: 2, 3: 2, 64: 0}
+    configs = [config("triplet", loss_parameters={"negatives": one}, cocos_steps=counted[one]) for one in counted]
     outcomes = together(configs, DATA).run_epoch("012")
     for place, one in zip("012", configs, strict=True):
         reports = finished(outcomes[place]), next(run_trial(one, DATA, device="cpu"))

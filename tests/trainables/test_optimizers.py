@@ -71,9 +71,8 @@ def test_joined_optimizers_take_the_steps_of_each_alone(each: list[TrainingConfi
     alone, together = ([nn.Linear(3, 2) for _ in each] for _ in range(2))
     for one, other in zip(alone, together, strict=True):
         other.load_state_dict(one.state_dict())
-    theirs, ours = (
-        [build_optimizer(m.parameters(), s) for m, s in zip(models, each, strict=True)] for models in (alone, together)
-    )
+    theirs = [build_optimizer(model.parameters(), one) for model, one in zip(alone, each, strict=True)]
+    ours = [build_optimizer(model.parameters(), one) for model, one in zip(together, each, strict=True)]
     for step in range(4):
         # The third step is taken by each alone, from the states that the joined ones left.
         joined = join_optimizers(ours) if step != 2 else ours

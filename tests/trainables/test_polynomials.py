@@ -48,9 +48,7 @@ def test_known_vectors(coefficients: tuple[float, ...], kind: Kind, feasible: bo
 
 @settings(max_examples=200, deadline=None)
 @given(coefficients=COEFFICIENTS, kind=st.sampled_from(KINDS))
-def test_feasible_means_no_wrong_slope_anywhere_and_the_remedy_that_is_named_is(
-    coefficients: list[float], kind: Kind
-) -> None:
+def test_feasible_means_no_wrong_slope_and_so_is_the_named_remedy(coefficients: list[float], kind: Kind) -> None:
     problem = sign_problem(coefficients, kind, DOMAINS[kind])
     assert (problem is None) == is_feasible(coefficients, kind)
     smallest = smallest_slope(coefficients, kind)

@@ -172,9 +172,8 @@ def test_the_first_steps_are_counted_and_nothing_else_changes(loss: str) -> None
         for steps in (3, 0)
     )
     assert not any(name.startswith("cocos_start/") for name in with_counts[1])
-    half, usual, twice = (
-        with_counts[0][f"cocos/i2t_negatives_per_query{name}"] for name in ("_half_epsilon", "", "_twice_epsilon")
-    )
+    name = "cocos/i2t_negatives_per_query"
+    half, usual, twice = (with_counts[0][name + ending] for ending in ("_half_epsilon", "", "_twice_epsilon"))
     assert half >= usual >= twice
     start = {name for name in with_counts[0] if name.startswith("cocos_start/")}
     assert {f"cocos_start/{name}" for name in ("i2t_negatives_per_query", "t2i_gradient_share_hardest5")} <= start

@@ -267,9 +267,8 @@ def with_seven_captions(folder: Path, *, karpathy_only: bool) -> Path:
     if karpathy_only:
         content = json.loads((folder / "dataset_coco.json").read_text())
         for image in content["images"]:
-            image["sentences"] = [
-                {"raw": caption} for caption in [f"caption {n} of image {image['cocoid']}" for n in range(3)] + more
-            ]
+            captions = [f"caption {number} of image {image['cocoid']}" for number in range(3)]
+            image["sentences"] = [{"raw": caption} for caption in captions + more]
         (folder / "dataset_coco.json").write_text(json.dumps(content))
         shutil.rmtree(folder / "annotations")
     return folder

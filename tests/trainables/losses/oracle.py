@@ -225,6 +225,7 @@ class Case:
 
 
 SELF = {"positive_coefficients": (0.5, -0.9, 0.2), "negative_coefficients": (0.1, 0.9, 0.3)}
+SQUARE = {"coefficients": (0.2, 1, 0.5)}
 CUBIC = {"coefficients": (0.4, 1.0, 0.3, 0.2), "gate": 0.3}
 PUBLISHED_SELF = {
     "positive_coefficients": (0.5, -0.7, 0.2),
@@ -232,6 +233,7 @@ PUBLISHED_SELF = {
     "hinge": "separate",
     "gate": 0.2,
 }
+MILD = {"alpha": 5.0, "beta": 3.0}
 BOTH_LINEAR = {"triplet_weight": "linear", "pair_weight": "linear", "scale": 2.0, "margin": 0.3, "slope": 1.5}
 
 CASES = {
@@ -242,20 +244,16 @@ CASES = {
     "smooth_ap": Case("smooth_ap", "means", {"temperature": 0.05}, "temperature"),
     "polynomial_self_joint": Case("polynomial_self", "per_pair", SELF),
     "polynomial_self_published": Case("polynomial_self", "per_pair", PUBLISHED_SELF),
-    "polynomial_relative": Case("polynomial_relative", "per_pair", {"coefficients": (0.2, 1, 0.5)}),
+    "polynomial_relative": Case("polynomial_relative", "per_pair", SQUARE),
     "polynomial_relative_cubic": Case("polynomial_relative", "per_pair", CUBIC),
     "polynomial_self_of_two": Case("polynomial_self", "per_pair", {**SELF, "negatives": 2}),
     "polynomial_self_published_of_three": Case("polynomial_self", "per_pair", {**PUBLISHED_SELF, "negatives": 3}),
-    "polynomial_relative_of_two": Case(
-        "polynomial_relative", "per_pair", {"coefficients": (0.2, 1, 0.5), "negatives": 2}
-    ),
+    "polynomial_relative_of_two": Case("polynomial_relative", "per_pair", {**SQUARE, "negatives": 2}),
     "polynomial_relative_of_all": Case("polynomial_relative", "per_pair", {**CUBIC, "negatives": "all"}),
     "sigmoid": Case("sigmoid", "means", {"temperature": 0.2, "bias": -1.5}, "temperature"),
     "decoupled": Case("decoupled", "means", {"temperature": 0.2}, "temperature"),
     "multi_similarity": Case("multi_similarity", "means", {"alpha": 2.0, "beta": 10.0, "base": 0.3, "epsilon": 0.1}),
-    "multi_similarity_of_all": Case(
-        "multi_similarity", "means", {"alpha": 5.0, "beta": 3.0, "base": -0.2, "epsilon": None}
-    ),
+    "multi_similarity_of_all": Case("multi_similarity", "means", {**MILD, "base": -0.2, "epsilon": None}),
     "circle": Case("circle", "means", {"margin": 0.25, "scale": 5.0}, "/scale"),
     "triplet_selhn": Case("triplet_selhn", "sum", {"margin": 0.3, "epsilon": 0.4}),
     **{
