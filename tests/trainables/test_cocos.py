@@ -264,15 +264,6 @@ def test_counting_leaves_no_trace(name: str) -> None:
     assert similarity.grad is None
 
 
-@pytest.mark.parametrize("name", LOSSES)
-def test_counts_inside_inference_mode(name: str) -> None:
-    with torch.inference_mode():
-        similarity, positives = THREE.clone(), one_to_one(3)
-        counts = count_contributions(build_loss(name), similarity, positives, torch.zeros_like(positives))
-    outside = count_contributions(build_loss(name), THREE, one_to_one(3))
-    torch.testing.assert_close(counts["i2t_negative_weight"], outside["i2t_negative_weight"])
-
-
 def test_statistics_over_batches_leave_out_what_cannot_be_computed() -> None:
     statistics = ContributionStatistics()
     assert statistics.summary() == {}

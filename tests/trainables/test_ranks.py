@@ -122,10 +122,3 @@ def test_the_recalls_are_those_of_all_rankings(captions_of_images: list[int]) ->
     t2i = sum(counted_recall(images, 1, k) for k in (1, 5, 10))
     owners = np.arange(images).repeat(captions_of_images)
     assert chance_rsum(owners) == pytest.approx(i2t + t2i)
-
-
-@pytest.mark.parametrize(
-    ("images", "expected"), [(1, 600), (10, 2 * (10 + 50 + 100)), (1000, 2 * (0.1 + 0.5 + 1))], ids=str
-)
-def test_with_one_caption_an_image_it_is_the_share_of_the_places(images: int, expected: float) -> None:
-    assert chance_rsum(np.arange(images)) == pytest.approx(expected)

@@ -113,11 +113,6 @@ def test_to_adam_a_loss_times_c_is_the_loss_with_the_clip_divided_by_c() -> None
         assert total["val/rsum"] == pytest.approx(mean["val/rsum"])
 
 
-def test_images_with_their_captions_train_as_many_scaled_epochs() -> None:
-    config = tiny_config(epochs=1, batches="images", scale_epochs=True)
-    assert len(list(run_trial(config, SMALL, device="cpu"))) == 5
-
-
 def test_cocos_is_counted_at_the_best_epochs_and_when_due() -> None:
     counted, best = set(), set()
     for report in run_trial(tiny_config(epochs=12, cocos_every=5, learning_rate=0.05), DATA, device="cpu"):
@@ -134,14 +129,6 @@ def test_cocos_has_the_batch_size_in_force() -> None:
     scheduled = replace(config, loss_parameters={"margin": 4.0}, schedule=(change,))
     reports = run_trial(scheduled, DATA, device="cpu")
     assert [report.metrics["cocos/i2t_negatives_per_query"] for report in reports] == [15, 7, 7]
-
-
-def test_counting_changes_nothing_that_is_trained() -> None:
-    def losses(every: int) -> list[float]:
-        config = tiny_config(loss="warp", epochs=4, cocos_every=every, learning_rate=0.02)
-        return [report.metrics["train/loss"] for report in run_trial(config, SMALL, device="cpu")]
-
-    assert losses(1) == losses(0)
 
 
 @pytest.mark.parametrize("stop", [1, 2, 3])
