@@ -147,6 +147,7 @@ def test_patience_waits_from_the_best_epoch_on() -> None:
     training = TrainingConfig(epochs=10, patience=3)
     assert [epoch for epoch in range(1, 11) if training.is_over(epoch, 4)] == [7, 8, 9, 10]
     assert not any(TrainingConfig(epochs=10).is_over(epoch, 1) for epoch in range(1, 10))
+    assert TrainingConfig(epochs=10, scale_epochs=True).is_over(10, 10), "pairs have nothing to scale"
     scaled = TrainingConfig(epochs=10, patience=3, batches="images", captions_per_image=5, scale_epochs=True)
     assert not scaled.is_over(15, 1)
     assert scaled.is_over(16, 1)
