@@ -316,8 +316,6 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("name", "parameters", "asked", "message"), REFUSED)
-def test_what_cannot_be_counted_is_refused(
-    name: str, parameters: dict[str, Any], asked: dict[str, Any], message: str
-) -> None:
+def test_other_counts_are_refused(name: str, parameters: dict[str, Any], asked: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         count_contributions(build_loss(name, **parameters), THREE, one_to_one(3), **asked)

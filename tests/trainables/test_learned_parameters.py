@@ -127,10 +127,7 @@ def test_cocos_has_the_value_in_force() -> None:
     assert {name: counted[name] for name in expected} == pytest.approx(expected, rel=1e-6)
 
 
-CHANGES = {
-    "from a number to learned": ({"temperature": 0.2}, LEARNED),
-    "from learned to a number": ({"temperature": LEARNED}, 0.2),
-}
+CHANGES = {"to learned": ({"temperature": 0.2}, LEARNED), "to a number": ({"temperature": LEARNED}, 0.2)}
 
 
 @pytest.mark.parametrize(("start", "later"), CHANGES.values(), ids=CHANGES)

@@ -92,10 +92,7 @@ RATES: dict[str, tuple[dict[str, Any], dict[int, float]]] = {
     "scaled drops": ({"batches": "images", "scale_epochs": True}, {75: 1.0, 76: 0.1}),
     "a warm-up of one epoch": ({"warmup_epochs": 1}, {1: 0.5, 2: 1.0, 4: 1.0}),
     "a warm-up of three": ({"warmup_epochs": 3}, {1: 0.25, 2: 0.5, 3: 0.75, 4: 1.0}),
-    "a warm-up beside drops": (
-        {"warmup_epochs": 3, "learning_rate_drop_epochs": 2},
-        {1: 0.25, 2: 0.5, 3: 0.075, 4: 0.1},
-    ),
+    "both": ({"warmup_epochs": 3, "learning_rate_drop_epochs": 2}, {1: 0.25, 2: 0.5, 3: 0.075, 4: 0.1}),
     "a scaled warm-up": (
         {"warmup_epochs": 1, "batches": "images", "captions_per_image": 3, "scale_epochs": True},
         {1: 0.25, 2: 0.5, 3: 0.75, 4: 1.0},

@@ -55,11 +55,8 @@ def distinct() -> Split:
 def test_pairs_hold_every_caption_once_with_its_image(distinct: Split, buckets: int) -> None:
     got = batches(distinct, batch_size=16, length_buckets=buckets)
     assert sorted(len(batch.lengths) for batch in got) == [6, *[16] * 9]
-    seen = [
-        (image_of(distinct, image), tuple(caption(batch, row)))
-        for batch in got
-        for row, image in enumerate(batch.images)
-    ]
+    rows = [(batch, row) for batch in got for row in range(len(batch.lengths))]
+    seen = [(image_of(distinct, batch.images[row]), tuple(caption(batch, row))) for batch, row in rows]
     expected = [(image, tuple(words)) for image in range(30) for words in captions_of(distinct, image)]
     assert sorted(seen) == sorted(expected)
     assert all(torch.equal(batch.positives, torch.eye(len(batch.lengths), dtype=torch.bool)) for batch in got)

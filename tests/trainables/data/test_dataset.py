@@ -360,9 +360,7 @@ def test_a_description_has_the_problems_of_all_features(karpathy_folder: Karpath
     assert told.splits["train"].images == 3
 
 
-def test_a_description_names_missing_pictures(
-    karpathy_folder: KarpathyFolder, write_pictures: Callable[..., None]
-) -> None:
+def test_missing_pictures_are_described(karpathy_folder: KarpathyFolder, write_pictures: Callable[..., None]) -> None:
     images = karpathy_folder.folder / "images"
     write_pictures(images, ["picture0.jpg", "picture1.jpg", "picture3.jpg"])
     (images / "picture1.jpg").write_bytes((images / "picture1.jpg").read_bytes()[:300])

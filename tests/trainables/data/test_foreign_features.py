@@ -84,7 +84,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("spoil, message", REFUSED.values(), ids=REFUSED)
-def test_what_does_not_fit_the_dataset_is_refused_and_leaves_nothing_that_loads(
+def test_what_does_not_fit_is_refused_and_leaves_nothing_that_loads(
     spoil, message, bare_folder, tmp_path, capsys
 ) -> None:
     path = write(bare_folder, tmp_path / "clip.npz", spoil(features(bare_folder), bare_folder))

@@ -316,9 +316,7 @@ def test_random_crops_are_a_function_of_draw_and_image_alone(data: Dataset) -> N
 
 
 @pytest.mark.parametrize("kind", ["pairs", "images"])
-def test_the_next_batch_is_decoded_while_this_one_is_worked_on(
-    data: Dataset, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_the_next_batch_is_decoded_meanwhile(data: Dataset, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     started = threading.Semaphore(0)
     crop = ImageFiles.crop
 

@@ -235,6 +235,9 @@ PUBLISHED_SELF = {
 }
 MILD = {"alpha": 5.0, "beta": 3.0}
 BOTH_LINEAR = {"triplet_weight": "linear", "pair_weight": "linear", "scale": 2.0, "margin": 0.3, "slope": 1.5}
+CIRCLES = {**BOTH_LINEAR, "triplet_weight": "circle", "reduction": "mean"}
+CONSTANT_OF_ALL = {"pair_weight": "constant", "negatives": "all", "reduction": "mean"}
+LINEAR_OF_TWO = {"pair_weight": "linear", "negatives": 2}
 
 CASES = {
     "triplet": Case("triplet", "sum", {"margin": 0.2}),
@@ -261,21 +264,9 @@ CASES = {
         for name, reduction, parameters in [
             ("", "sum", {"scale": 0.5, "temperature": 0.2, "alpha": 3.0, "beta": 7.0, "base": 0.1}),
             ("_linear", "sum", {**BOTH_LINEAR, "positive_tilt": 0.8, "negative_tilt": 1.2, "balance": 0.7}),
-            (
-                "_of_all",
-                "means",
-                {"pair_weight": "constant", "negatives": "all", "reduction": "mean", "scale": 5.0, "temperature": 0.2},
-            ),
-            (
-                "_of_two",
-                "sum",
-                {"pair_weight": "linear", "negatives": 2, "scale": 2.0, "temperature": 0.3, "negative_tilt": 0.6},
-            ),
-            (
-                "_circle",
-                "means",
-                {**BOTH_LINEAR, "triplet_weight": "circle", "reduction": "mean", "scale": 3.0, "temperature": 0.5},
-            ),
+            ("_of_all", "means", {**CONSTANT_OF_ALL, "scale": 5.0, "temperature": 0.2}),
+            ("_of_two", "sum", {**LINEAR_OF_TWO, "scale": 2.0, "temperature": 0.3, "negative_tilt": 0.6}),
+            ("_circle", "means", {**CIRCLES, "scale": 3.0, "temperature": 0.5}),
         ]
     },
 }

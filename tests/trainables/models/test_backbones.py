@@ -37,7 +37,7 @@ def test_an_unknown_name_is_refused_with_the_nearest() -> None:
         check_backbone("resnet-50")
 
 
-def test_global_features_are_what_the_last_layer_reads_and_regions_what_was_pooled(
+def test_global_features_feed_the_last_layer_and_regions_are_what_was_pooled(
     crops: np.ndarray, torchvision: Any
 ) -> None:
     backbone = build_backbone("resnet18", "none")

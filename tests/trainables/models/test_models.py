@@ -108,6 +108,7 @@ def test_sgd_is_the_step_of_the_algorithm() -> None:
 
 # A linear map of 2,048 features to 1,024 dimensions, and one direction of a GRU from 300 to 1,024 dimensions.
 MAP, GRU = 2048 * 1024 + 1024, 3 * 1024 * 300 + 3 * 1024 * 1024 + 2 * 3 * 1024
+BLOCKS = {f"blocks.{block}": 16_789_504 for block in range(4)}
 PUBLISHED_COUNTS = {
     "vsepp": (lambda: VSEPP(2048, 3178, 1024, 300), {"image_projection": MAP, "text.gru": GRU, "text.words": 953_400}),
     "scan": (
@@ -116,12 +117,7 @@ PUBLISHED_COUNTS = {
     ),
     "vsrn": (
         lambda: RegionReasoning(2048, 2048),
-        {
-            "projection": 2048 * 2048 + 2048,
-            **{f"blocks.{block}": 16_789_504 for block in range(4)},
-            "gru": 25_178_112,
-            "": 96_536_576,
-        },
+        {**BLOCKS, "projection": 4_196_352, "gru": 25_178_112, "": 96_536_576},
     ),
 }
 

@@ -79,9 +79,7 @@ def trained(folder: Path, data: Dataset) -> Path:
     return save_epoch(folder, report)
 
 
-def test_a_packed_model_of_a_plugin_runs_only_for_who_trusts_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_packed_model_of_a_plugin_runs_only_where_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(lay_out_package(tmp_path)))
     load_plugins(["icr-pair-losses"])
     packed = tmp_path / "packed"
