@@ -185,6 +185,16 @@ def find_place(error: BaseException, traceback: TracebackType | None) -> str | N
     return next((f"{LABELS[path]}:{line}" for path, line in reversed(walked) if path in LABELS), None)
 
 
+def reason_of(error: BaseException) -> str:
+    """Return the first line of an error's message, at most 300 characters; where there is none, the error's class.
+
+    Example:
+        >>> reason_of(ValueError("cut short")), reason_of(OSError())
+        ('cut short', 'OSError')
+    """
+    return next(iter(str(error).splitlines()), "")[:300] or type(error).__name__
+
+
 def _is_of_sigterm(traceback: TracebackType | None) -> bool:
     """Say whether the handler of SIGTERM raised an error: Ray's workers end by a ``SystemExit`` of their handler."""
     code = getattr(signal.getsignal(signal.SIGTERM), "__code__", None)

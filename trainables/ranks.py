@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainables.errors import DataError
+from trainables.errors import DataError, reason_of
 from trainables.files import write_whole
 
 _STORED = "<i4"
@@ -142,8 +142,7 @@ def read_ranks(path: Path) -> Ranks:
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; `orchestrator evaluate CHECKPOINT --ranks {path}` writes it") from None
     except Exception as error:  # noqa: BLE001  # of a damaged archive zipfile, zlib and NumPy raise any error
-        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
-        raise DataError(f"{path}: holds no ranks, or is damaged: {reason:.300}") from None
+        raise DataError(f"{path}: holds no ranks, or is damaged: {reason_of(error)}") from None
 
 
 PLACES = (1, 5, 10)

@@ -73,9 +73,7 @@ def test_two_hinges_have_two_constants_and_a_joint_hinge_has_one() -> None:
     assert "negative_margin" not in space_of("polynomial_self").bounds()
 
 
-@pytest.mark.parametrize(
-    ("gate", "low"), [(0.0, 0.0), (0.2, -0.2), (1.0, -1.0), (1.5, -1.5), (3.0, -2.0), (None, -1.0)]
-)
+@pytest.mark.parametrize(("gate", "low"), [(0, 0), (0.2, -0.2), (1, -1), (1.5, -1.5), (3, -2), (None, -1)])
 def test_the_slope_is_asked_for_from_the_gate_on(gate: float | None, low: float) -> None:
     fixed = {} if gate is None else {"polynomial_relative": {"gate": gate}}
     space = space_of("polynomial_relative", fixed=fixed)

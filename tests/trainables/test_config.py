@@ -22,9 +22,7 @@ SCHEDULED = TrialConfig(
     ("epoch", "temperature", "rate", "clip"),
     [(1, 0.1, 2e-4, 2.0), (2, 0.1, 2e-4, 2.0), (3, 0.2, 2e-4, 2.0), (5, 0.2, 1e-3, None), (30, 0.2, 1e-3, None)],
 )
-def test_what_changed_stays_until_it_changes_again(
-    epoch: int, temperature: float, rate: float, clip: float | None
-) -> None:
+def test_a_change_stays_until_the_next(epoch: int, temperature: float, rate: float, clip: float | None) -> None:
     now = SCHEDULED.at(epoch)
     assert now.loss_parameters == {"temperature": temperature}
     assert (now.training.learning_rate, now.training.gradient_clip, now.schedule) == (rate, clip, ())

@@ -49,9 +49,7 @@ def test_a_resumed_trial_ends_like_an_undisturbed_one(data: Dataset, tmp_path: P
     resumed(config, data, tmp_path, stop)
 
 
-def test_a_checkpoint_is_evaluated_and_resumed_without_the_weights_file(
-    root: Path, data: Dataset, tmp_path: Path
-) -> None:
+def test_a_checkpoint_is_evaluated_and_resumed_without_the_weights_file(data: Dataset, tmp_path: Path) -> None:
     path = tmp_path / "weights.pt"
     torch.save(build_model(pixel_config(), data).backbone.network.state_dict(), path)
     config = replace(pixel_config(epochs=1), model_parameters={**pixel_config().model_parameters, "weights": str(path)})
@@ -66,10 +64,8 @@ def test_a_checkpoint_is_evaluated_and_resumed_without_the_weights_file(
 
 
 def test_augmentation_changes_training_and_can_be_left_out(data: Dataset) -> None:
-    losses = [
-        next(run_trial(pixel_config(augment=augment), data, device="cpu")).metrics["train/loss"]
-        for augment in (True, False, True)
-    ]
+    trials = [run_trial(pixel_config(augment=augment), data, device="cpu") for augment in (True, False, True)]
+    losses = [next(trial).metrics["train/loss"] for trial in trials]
     assert losses[0] == losses[2] != losses[1]
 
 
@@ -89,9 +85,7 @@ def test_what_does_not_go_with_pixels_is_refused(changes: dict, message: str) ->
     assert message in str(caught.value)
 
 
-def test_an_image_that_cannot_be_decoded_ends_the_trial_with_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broken_image_ends_the_trial_with_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     root = write_scenes(tmp_path, images=20)
     data = open_dataset(pixel_config(), root)

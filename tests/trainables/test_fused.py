@@ -163,9 +163,7 @@ def close(got: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
 
 @pytest.mark.parametrize(("steps", "images"), [(6, 60), pytest.param(50, 160, marks=pytest.mark.proof)])
 @pytest.mark.parametrize("configs", [pytest.param(value, id=name) for name, value in DIFFERENT.items()])
-def test_losses_gradients_and_parameters_are_those_of_each_trial_alone(
-    configs: list[TrialConfig], steps: int, images: int
-) -> None:
+def test_each_step_is_that_of_each_trial_alone(configs: list[TrialConfig], steps: int, images: int) -> None:
     data = suited(tiny_dataset(images), configs[0])
     trials = [Trial(each, data, CPU) for each in configs]
     for trial in trials:
@@ -320,10 +318,8 @@ def test_a_stack_of_nobody_takes_no_step() -> None:
 
 
 def test_the_first_steps_of_fused_trials_are_counted_as_alone() -> None:
-    configs = [
-        config("triplet", loss_parameters={"negatives": count}, cocos_steps=steps)
-        for count, steps in [(1, 2), (3, 2), (64, 0)]
-    ]
+    counted = {1: 2, 3: 2, 64: 0}
+    configs = [config("triplet", loss_parameters={"negatives": one}, cocos_steps=counted[one]) for one in counted]
     outcomes = together(configs, DATA).run_epoch("012")
     for place, one in zip("012", configs, strict=True):
         reports = finished(outcomes[place]), next(run_trial(one, DATA, device="cpu"))

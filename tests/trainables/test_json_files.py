@@ -74,9 +74,7 @@ READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
 
 
 @pytest.mark.parametrize(("name", "reader"), READERS.values(), ids=READERS)
-def test_each_reader_names_a_file_that_is_nested_too_deeply(
-    tmp_path: Path, name: str, reader: Callable[[Path], Any]
-) -> None:
+def test_each_reader_names_a_file_nested_too_deeply(tmp_path: Path, name: str, reader: Callable[[Path], Any]) -> None:
     (tmp_path / name).write_text(DEEP)
     assert str(tmp_path / name) in reader(tmp_path) or str(tmp_path) in reader(tmp_path)
 

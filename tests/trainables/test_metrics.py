@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.trainables.losses.batches import batches, five_each, one_to_one, random_cosines
+from tests.trainables.losses.batches import Drawn, batches, five_each, one_to_one, random_cosines
 from trainables.metrics import (
+    AveragePrecision,
     class_metrics,
     embedding_metrics,
     metrics_of_ranks,
@@ -108,9 +109,7 @@ EMBEDDED["half precision"] = MIDDLE.half(), NEAR.bfloat16(), OWNER
 
 @pytest.mark.parametrize("map5", ["published", "standard"])
 @pytest.mark.parametrize("name", EMBEDDED)
-def test_blocks_of_float32_count_as_the_full_matrix_does_in_float64(
-    name: str, map5: Literal["published", "standard"]
-) -> None:
+def test_blocks_of_float32_count_as_the_full_matrix_does_in_float64(name: str, map5: AveragePrecision) -> None:
     """On scores that tie, that nearly tie, and on random ones."""
     images, captions, owner = EMBEDDED[name]
     full = images.double() @ captions.double().T
@@ -133,9 +132,7 @@ def test_the_cases_reach_both_ways_of_deciding() -> None:
 @pytest.mark.parametrize("map5", ["published", "standard"])
 @settings(max_examples=60, deadline=None)
 @given(batch=batches(), dtype=st.sampled_from([torch.float64, torch.bfloat16]))
-def test_metrics_are_those_of_the_sorted_candidates(
-    map5: Literal["published", "standard"], batch: tuple[Tensor, Tensor, Tensor], dtype: torch.dtype
-) -> None:
+def test_metrics_are_those_of_the_sorted_candidates(map5: AveragePrecision, batch: Drawn, dtype: torch.dtype) -> None:
     similarity, positives = batch[0].to(dtype), batch[1]
     metrics = retrieval_metrics(similarity, positives, map5)
     assert metrics == pytest.approx(sorted_metrics(similarity, positives, map5), abs=1e-9)
@@ -156,9 +153,7 @@ def counted_ranks(images: Tensor, captions: Tensor, owner: Tensor) -> tuple[list
     "captions_of_images", [(1,) * 9, (5,) * 12, (7, 1, 3, 2, 9, 1)], ids=["one", "five", "unequal numbers"]
 )
 @pytest.mark.parametrize("chunk", [1, 4, 1024])
-def test_the_rank_of_each_positive_is_counted_and_holds_all_metrics(
-    captions_of_images: tuple[int, ...], chunk: int
-) -> None:
+def test_the_rank_of_each_positive_holds_all_metrics(captions_of_images: tuple[int, ...], chunk: int) -> None:
     generator = torch.Generator().manual_seed(len(captions_of_images))
     owner = torch.arange(len(captions_of_images)).repeat_interleave(torch.tensor(captions_of_images))
     # Small integers, so that many scores are equal.
@@ -210,18 +205,10 @@ REFUSED: dict[str, tuple[Callable[..., object], tuple[Any, ...], str]] = {
     "another mean": (retrieval_metrics, (THREE, ONE, "mean"), "map5 must be 'published' or 'standard', got 'mean'"),
     "NaN image": (embedding_metrics, (THREE / 0 * 0, THREE, OWNERS), "images must be finite"),
     "NaN caption": (embedding_metrics, (THREE, THREE.log() * 0, OWNERS), "captions must be finite"),
-    "sizes differ": (
-        embedding_metrics,
-        (THREE, torch.ones(3, 4), OWNERS),
-        r"shapes \(I, D\) and \(C, D\), got \(3, 3\), \(3, 4\)",
-    ),
+    "sizes differ": (embedding_metrics, (THREE, torch.ones(3, 4), OWNERS), r"shapes .*, got \(3, 3\), \(3, 4\)"),
     "owners of numbers": (embedding_metrics, (THREE, THREE, torch.ones(3)), "integers .* got torch.float32"),
     "too few owners": (embedding_metrics, (THREE, THREE, OWNERS[:2]), r"must be integers of shape \(C,\)"),
-    "owner out of range": (
-        embedding_metrics,
-        (THREE, THREE, torch.tensor([0, 1, 3])),
-        r"must be in \[0, 3\), got 0 to 3",
-    ),
+    "owner out of range": (embedding_metrics, (THREE, THREE, OWNERS + 1), r"must be in \[0, 3\), got 1 to 3"),
     "image without caption": (embedding_metrics, (THREE, THREE, OWNERS // 2 * 2), r"every image .* got none for \[1\]"),
     "nothing": (embedding_metrics, (THREE[:0], THREE[:0], OWNERS[:0]), "at least one image and one caption"),
     "folds": (IN_FOLDS, FOUR, "folds must divide the number of images, 4, got 3"),

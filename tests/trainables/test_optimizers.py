@@ -71,9 +71,8 @@ def test_joined_optimizers_take_the_steps_of_each_alone(each: list[TrainingConfi
     alone, together = ([nn.Linear(3, 2) for _ in each] for _ in range(2))
     for one, other in zip(alone, together, strict=True):
         other.load_state_dict(one.state_dict())
-    theirs, ours = (
-        [build_optimizer(m.parameters(), s) for m, s in zip(models, each, strict=True)] for models in (alone, together)
-    )
+    theirs = [build_optimizer(model.parameters(), one) for model, one in zip(alone, each, strict=True)]
+    ours = [build_optimizer(model.parameters(), one) for model, one in zip(together, each, strict=True)]
     for step in range(4):
         # The third step is taken by each alone, from the states that the joined ones left.
         joined = join_optimizers(ours) if step != 2 else ours
@@ -93,10 +92,7 @@ RATES: dict[str, tuple[dict[str, Any], dict[int, float]]] = {
     "scaled drops": ({"batches": "images", "scale_epochs": True}, {75: 1.0, 76: 0.1}),
     "a warm-up of one epoch": ({"warmup_epochs": 1}, {1: 0.5, 2: 1.0, 4: 1.0}),
     "a warm-up of three": ({"warmup_epochs": 3}, {1: 0.25, 2: 0.5, 3: 0.75, 4: 1.0}),
-    "a warm-up beside drops": (
-        {"warmup_epochs": 3, "learning_rate_drop_epochs": 2},
-        {1: 0.25, 2: 0.5, 3: 0.075, 4: 0.1},
-    ),
+    "both": ({"warmup_epochs": 3, "learning_rate_drop_epochs": 2}, {1: 0.25, 2: 0.5, 3: 0.075, 4: 0.1}),
     "a scaled warm-up": (
         {"warmup_epochs": 1, "batches": "images", "captions_per_image": 3, "scale_epochs": True},
         {1: 0.25, 2: 0.5, 3: 0.75, 4: 1.0},

@@ -52,11 +52,9 @@ def test_answers_are_those_of_the_model_in_its_dataset(checkpoint: Path, folder:
     retriever = Retriever(folder)
     for caption in (0, 17, 99):
         words = " ".join(DATA.vocabulary.decode(split.tokens[slice(*split.offsets[caption : caption + 2])][1:-1]))
-        scores = images @ captions[caption]
-        answers = retriever.images_for(words, 5)
-        assert [one.score for one in answers] == pytest.approx(
-            scores.sort(descending=True).values[:5].tolist(), abs=2e-3
-        )
+        scores, answers = images @ captions[caption], retriever.images_for(words, 5)
+        wanted = scores.sort(descending=True).values[:5].tolist()
+        assert [one.score for one in answers] == pytest.approx(wanted, abs=2e-3)
         assert scores[int(answers[0].image.removeprefix("image")) - 80] == pytest.approx(answers[0].score, abs=2e-3)
         assert {one.filename for one in answers} <= {f"image{row}.jpg" for row in range(80, 100)}
     features = split.features[83].astype(float).tolist()
@@ -106,10 +104,8 @@ def of_features(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Dataset
     captions = {name: list(split.captions) for name, split in DATA.splits.items()}
     extractor = fit_tfidf(captions["train"], 8, 0)
     splits = {
-        name: replace(
-            split, caption_features=extractor.transform(captions[name]), caption_rows=np.arange(len(captions[name]))
-        )
-        for name, split in DATA.splits.items()
+        name: replace(split, caption_features=extractor.transform(texts), caption_rows=np.arange(len(texts)))
+        for name, texts, split in zip(captions, captions.values(), DATA.splits.values(), strict=True)
     }
     data, root = replace(DATA, splits=splits), tmp_path_factory.mktemp("head")
     (report,) = run_trial(replace(tiny_config(epochs=1), model="head"), data, device="cpu")
@@ -195,10 +191,8 @@ def test_a_picture_needs_to_be_read_as_the_dataset_was(folder: Path, tmp_path: P
         Retriever(folder).captions_for(picture)
     digest = weights_digest(build_backbone("squeezenet1_1", "none", seed=3))
     origin = {"backbone": "squeezenet1_1", "weights": "none", "seed": 3, "weights_digest": digest}
-    assert features_of_picture(picture, origin, "global").shape == (512,)
-    assert np.array_equal(
-        features_of_picture(picture, origin, "global"), features_of_picture(picture, origin, "global")
-    )
+    first, again = (features_of_picture(picture, origin, "global") for _ in range(2))
+    assert first.shape == (512,) and np.array_equal(first, again)
     with pytest.raises(DataError, match="is not what it was"):
         features_of_picture(picture, {**origin, "seed": 4}, "global")
     with pytest.raises(DataError, match="not packed with the model"):
@@ -214,9 +208,8 @@ def test_damage_is_named_and_a_pickle_is_none_of_it(folder: Path, tmp_path: Path
     for file in folder.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     (tmp_path / name).write_bytes(pickle.dumps({"format": 1}))
-    with pytest.raises(CheckpointError, match="register the model again"):
-        Retriever(tmp_path)
-    (tmp_path / name).unlink()
-    with pytest.raises(CheckpointError, match="register the model again"):
-        Retriever(tmp_path)
+    for _ in ("damaged", "missing"):
+        with pytest.raises(CheckpointError, match="register the model again"):
+            Retriever(tmp_path)
+        (tmp_path / name).unlink(missing_ok=True)
     assert not issubclass(SafetensorError, OSError), "it has to be caught by its own name"

@@ -73,9 +73,7 @@ def test_each_seed_starts_from_other_weights() -> None:
     assert not torch.equal(first["image_projection.weight"], other["image_projection.weight"])
 
 
-def test_statistics_are_counted_on_the_same_batches_at_each_epoch_and_for_each_seed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_statistics_are_counted_on_the_same_batches_always(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[tuple[int, ...], ...]] = []
 
     def note(model: Any, loss: Any, batches: Iterable[Batch], **_: Any) -> dict[str, Any]:
@@ -94,9 +92,7 @@ def test_statistics_are_counted_on_the_same_batches_at_each_epoch_and_for_each_s
 
 def test_a_scheduled_clipping_holds_from_its_epoch_on(monkeypatch: pytest.MonkeyPatch) -> None:
     norms: list[float] = []
-    monkeypatch.setattr(
-        AdamW, "step", lambda self: norms.append(float(norm_of(self.param_groups[0]["params"]))), raising=True
-    )
+    monkeypatch.setattr(AdamW, "step", lambda self: norms.append(float(norm_of(self.param_groups[0]["params"]))))
     change = Change(epoch=2, training={"gradient_clip": 0.25})
     trial = Trial(replace(tiny_config(loss="triplet", gradient_clip=0.5), schedule=(change,)), DATA, CPU)
     largest = []
@@ -148,14 +144,13 @@ def test_the_metric_that_was_asked_for_selects_the_first_of_the_best_epochs(
 ) -> None:
     recalls = {"i2t_r1": R1, "i2t_r5": [40.0, 1.0, 1.0, 2.0], "t2i_r1": [1.0] * 4, "t2i_r5": [1.0] * 4}
     others = {"i2t_r10": [1.0, 1.0, 1.0, 99.0], "r1_r5_sum": [46.0, 5.0, 12.0, 13.0]}
-    scripted = [
-        {name: values[epoch] for name, values in {"rsum": RSUM, **recalls, **others}.items()} for epoch in range(4)
-    ]
+    values = {"rsum": RSUM, **recalls, **others}
+    scripted = [{name: each[epoch] for name, each in values.items()} for epoch in range(4)]
     monkeypatch.setattr(trial_module, "evaluate", lambda model, split: dict(scripted.pop(0)))
     trial = Trial(replace(tiny_config(), metric=metric), DATA, CPU)
     reports = [trial.run_epoch() for _ in range(4)]
-    values = [report.metrics[metric] for report in reports]
-    so_far = [max(values[: n + 1]) for n in range(4)]
+    found = [report.metrics[metric] for report in reports]
+    so_far = [max(found[: n + 1]) for n in range(4)]
     assert trial.best_epoch == best
     assert [report.is_best for report in reports] == [so_far[n] not in so_far[:n] for n in range(4)]
     assert [report.metrics[f"{metric}_best"] for report in reports] == so_far

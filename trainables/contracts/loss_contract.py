@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from trainables.contracts import BrokenError, ContractFinding, PerhapsMeantError, run_checks
-from trainables.errors import PluginError
+from trainables.errors import PluginError, reason_of
 from trainables.losses import Loss, build_loss
 from trainables.losses.parameters import loss_shape, stack_losses
 
@@ -60,8 +60,8 @@ def _gradient(loss: Loss, similarity: Tensor, positives: Tensor, ignore: Tensor 
     try:
         return torch.autograd.grad(value.sum(), leaf)[0]
     except RuntimeError as error:
-        reason = str(error).splitlines()[0]
-        raise BrokenError(f"the gradient cannot be computed: {reason}; change no tensor in place") from None
+        said = f"the gradient cannot be computed: {reason_of(error)}; change no tensor in place"
+        raise BrokenError(said) from None
 
 
 def _is_random(loss: Loss) -> bool:

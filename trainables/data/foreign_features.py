@@ -29,7 +29,7 @@ import numpy as np
 
 from trainables.data.corpus import Image
 from trainables.data.npy_files import map_array
-from trainables.errors import DataError
+from trainables.errors import DataError, reason_of
 
 IMAGES = ("image_features", "image_embeds", "image_embeddings", "img_emb")
 CAPTIONS = ("text_features", "text_embeds", "text_embeddings", "text_emb")
@@ -98,10 +98,8 @@ def read_dump(path: Path) -> Dump:
     except DataError:
         raise
     except Exception as error:  # noqa: BLE001  # of a damaged file NumPy, torch and safetensors raise any error
-        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
-        raise DataError(
-            f"{path}: cannot be read without running code of the file, or is damaged: {reason:.300}"
-        ) from None
+        reason = reason_of(error)
+        raise DataError(f"{path}: cannot be read without running code of the file, or is damaged: {reason}") from None
 
 
 def _entries(path: Path) -> Mapping[str, Any]:

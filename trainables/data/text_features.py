@@ -28,7 +28,7 @@ from safetensors.numpy import save
 from trainables.data.features import sidecars
 from trainables.data.text_files import read_json
 from trainables.data.tokenizers import ENGLISH, Tokenizer
-from trainables.errors import ConfigError, DataError
+from trainables.errors import ConfigError, DataError, reason_of
 from trainables.extras import require
 from trainables.files import parse_state
 
@@ -179,5 +179,5 @@ def encode_sentences(captions: Sequence[str], folder: Path, device: str) -> np.n
     try:
         model = SentenceTransformer(str(folder), device=device, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise ConfigError(f"--text {folder}: holds no sentence encoder: {str(error).splitlines()[0]}") from None
+        raise ConfigError(f"--text {folder}: holds no sentence encoder: {reason_of(error)}") from None
     return np.asarray(model.encode(list(captions), show_progress_bar=False), dtype=np.float32)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from trainables.errors import ConfigError, DataError
+from trainables.errors import ConfigError, DataError, reason_of
 from trainables.extras import require
 from trainables.model_parameters import check_backbone
 from trainables.seeding import seed_torch
@@ -190,8 +190,7 @@ def _read_state(path: Path) -> dict[str, Tensor]:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, ValueError, EOFError, KeyError, pickle.UnpicklingError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"{path}: cannot be read as a state dict of torch: {reason:.200}") from error
+        raise DataError(f"{path}: cannot be read as a state dict of torch: {reason_of(error):.200}") from error
     if not isinstance(state, dict) or not state or not all(isinstance(value, Tensor) for value in state.values()):
         raise DataError(f"{path}: not a state dict, the dict of tensors that torch.save(model.state_dict()) writes")
     return state

@@ -24,7 +24,7 @@ from trainables.data.batches import ResidentSplit
 from trainables.data.dataset import Dataset, Split
 from trainables.data.text_files import Strings
 from trainables.data.tokenizers import ENGLISH, Tokenizer, Vocabulary
-from trainables.errors import CheckpointError, ConfigError
+from trainables.errors import CheckpointError, ConfigError, reason_of
 from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
 from trainables.files import read_state, write_whole
 from trainables.models import build_model
@@ -87,7 +87,7 @@ def _read(folder: Path, description: Mapping[str, Any]) -> Plugin:
             files[path] = file.read_text(encoding="utf-8")
         return Plugin(**{**description, "files": files})
     except (OSError, KeyError, TypeError, ConfigError) as error:
-        raise CheckpointError(f"{folder}: damaged: {str(error).splitlines()[0]}; register the model again") from None
+        raise CheckpointError(f"{folder}: damaged: {reason_of(error)}; register the model again") from None
 
 
 FORMAT = 1

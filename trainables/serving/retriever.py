@@ -20,7 +20,7 @@ from torch import Tensor
 from trainables.config import TrialConfig
 from trainables.data.pictures import center_crop, decode
 from trainables.data.text_features import read_extractor
-from trainables.errors import CheckpointError, DataError
+from trainables.errors import CheckpointError, DataError, reason_of
 from trainables.evaluation import evaluating
 from trainables.models.backbones import build_backbone, make_encoder, weights_digest
 from trainables.representations import Gallery, converted, from_tensors
@@ -87,9 +87,7 @@ class Retriever:
             self._model = build_unloaded(self._config, self._vocabulary, self.about)
             self._model.load_state_dict(load_file(folder / MODEL))
         except (OSError, KeyError, RuntimeError, SafetensorError) as error:
-            raise CheckpointError(
-                f"{folder}: damaged: {str(error).splitlines()[0]}; register the model again"
-            ) from None
+            raise CheckpointError(f"{folder}: damaged: {reason_of(error)}; register the model again") from None
         self._extractor = read_extractor(folder / TEXT_EXTRACTOR) if (folder / TEXT_EXTRACTOR).exists() else None
         self._images, self._captions = (
             converted(vectors, lambda values: values.float().to(self._device)) for vectors in gallery.values()

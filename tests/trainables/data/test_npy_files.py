@@ -19,9 +19,7 @@ from trainables.data.npy_files import map_array, read_rows
 from trainables.errors import DataError
 
 CPU = torch.device("cpu")
-MANY = settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+MANY = settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 READ = {np.dtype("<f2"), np.dtype("<f4")}
 
 

@@ -110,9 +110,7 @@ def test_metrics_are_those_of_the_sorted_candidates(images: int, each: int, seed
         ([3, 4, 5], 0.33333333333333337, 0.11111111111111112),
     ],
 )
-def test_precisions_of_lists_that_can_be_checked_by_hand(
-    positions: list[int], r_precision: float, map_r: float
-) -> None:
+def test_precisions_of_lists_checked_by_hand(positions: list[int], r_precision: float, map_r: float) -> None:
     right = np.zeros((1, 10), dtype=bool)
     right[0, np.array(positions) - 1] = True
     own = np.zeros_like(right)
@@ -162,15 +160,12 @@ class GivenScores:
 @pytest.mark.parametrize(
     ("tolerance", "below", "position"), [(0.01, 0.009, 2), (0.01, 0.011, 1), (0.0, 0.009, 1), (0.0, 0.0, 2)]
 )
-def test_a_wrong_candidate_within_the_tolerance_of_a_right_one_ranks_first(
-    tolerance: float, below: float, position: int
-) -> None:
+def test_a_wrong_candidate_within_the_tolerance_ranks_first(tolerance: float, below: float, position: int) -> None:
     """Two images with a caption each; the other caption, or image, scores a little less than the own one."""
     annotated = np.eye(2, dtype=bool)
     place = np.arange(2, dtype=np.int32)
-    direction = JudgedQueries(
-        place, place, place, pairs_of(annotated), pairs_of(annotated), pairs_of(np.ones((2, 2), dtype=bool))
-    )
+    own, all_pairs = pairs_of(annotated), pairs_of(np.ones((2, 2), dtype=bool))
+    direction = JudgedQueries(place, place, place, own, own, all_pairs)
     judged = Judgements("eccv", "test", "", (), direction, direction, 0, 0, "")
     scores: Any = GivenScores(torch.full((2, 2), 0.5 - below) + below * torch.eye(2), tolerance)
     found = rank_judged(scores, judged)
@@ -188,17 +183,19 @@ def test_what_is_judged_among_the_first_ten_is_counted() -> None:
     assert found["i2t_top10_judged"] == pytest.approx(np.take_along_axis(seen, top, axis=1).mean())
 
 
+def ranked(images: int, each: int, known: bool) -> JudgedRanks:
+    return rank_judged(BlockScores(*embeddings(images, each, 0)), drawn(images, each, 0, known=known))
+
+
 def test_judgements_that_name_no_wrong_pairs_leave_out_what_needs_them() -> None:
-    left, right = embeddings(10, 2, 0)
-    found = judged_metrics(rank_judged(BlockScores(left, right), drawn(10, 2, 0, known=False)))
+    found = judged_metrics(ranked(10, 2, known=False))
     assert not [name for name in found if "condensed" in name or "judged" in name]
     assert {"rsum", "rsum_annotated", "map_r", "r_precision"} <= found.keys()
 
 
 def test_a_journal_holds_the_ranks_of_judged_pairs() -> None:
-    left, right = embeddings(12, 3, 0)
     for known in (True, False):
-        ranks = rank_judged(BlockScores(left, right), drawn(12, 3, 0, known=known))
+        ranks = ranked(12, 3, known)
         again = JudgedRanks.from_text(ranks.to_text())
         assert judged_metrics(again) == judged_metrics(ranks)
         assert (again.name, again.digest) == (ranks.name, ranks.digest)
@@ -207,7 +204,5 @@ def test_a_journal_holds_the_ranks_of_judged_pairs() -> None:
 
 @pytest.mark.parametrize("change", [{"packed": "!"}, {"lengths": [1, 2]}, {"lengths": None}])
 def test_damaged_text_is_named(change: dict[str, object]) -> None:
-    left, right = embeddings(5, 2, 0)
-    text = rank_judged(BlockScores(left, right), drawn(5, 2, 0)).to_text() | change
     with pytest.raises(DataError, match="damaged"):
-        JudgedRanks.from_text(text)
+        JudgedRanks.from_text(ranked(5, 2, known=True).to_text() | change)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.trainables.judgements.folders import CROWD, EXPERTS, write_coco, write_flickr
 from trainables.data.dataset import load_dataset
-from trainables.dataset_description import describe_dataset
+from trainables.dataset_description import Description, describe_dataset
 from trainables.errors import DataError
 from trainables.judgements import JudgedQueries, Judgements
 from trainables.judgements.files import load_judgements
@@ -19,12 +19,14 @@ def loaded(root: Path) -> dict[str, list[Judgements]]:
     return load_judgements("small", root, data.splits)
 
 
+def described(root: Path) -> Description:
+    return describe_dataset("small", root, cache=root / "cache")
+
+
 def pairs(direction: JudgedQueries, which: str) -> set[tuple[int, int]]:
     """Return pairs as indices in the split."""
     rows, columns = getattr(direction, which)
-    return {
-        (int(direction.queries[row]), int(direction.gallery[column])) for row, column in zip(rows, columns, strict=True)
-    }
+    return set(zip(direction.queries[rows].tolist(), direction.gallery[columns].tolist(), strict=True))
 
 
 def test_flickr8k_pairs_fit_by_the_experts_median_else_by_the_crowds_majority(tmp_path: Path) -> None:
@@ -52,8 +54,8 @@ def test_without_files_nothing_is_judged_and_nothing_is_said(tmp_path: Path) -> 
     for file in (folder / "judgements").iterdir():
         file.unlink()
     assert loaded(tmp_path) == {}
-    described = describe_dataset("small", tmp_path, cache=tmp_path / "cache")
-    assert (described.judgements, described.notes, described.problems) == ({}, [], [])
+    told = described(tmp_path)
+    assert (told.judgements, told.notes, told.problems) == ({}, [], [])
 
 
 @pytest.mark.parametrize(
@@ -67,19 +69,17 @@ def test_without_files_nothing_is_judged_and_nothing_is_said(tmp_path: Path) -> 
         (EXPERTS, [f"a.jpg\tb.jpg#1\t1\t{MANY_DIGITS}\t1"], "CrowdFlowerAnnotations.txt: line 1"),
     ],
 )
-def test_a_damaged_line_is_named_and_described_as_a_problem(
-    tmp_path: Path, experts: list[str], crowd: list[str], line: str
-) -> None:
+def test_a_damaged_line_is_named_and_described(tmp_path: Path, experts: list[str], crowd: list[str], line: str) -> None:
     write_flickr(tmp_path, experts=experts, crowd=crowd)
     with pytest.raises(DataError, match=line):
         loaded(tmp_path)
-    assert any(line in problem for problem in describe_dataset("small", tmp_path, cache=tmp_path / "cache").problems)
+    assert any(line in problem for problem in described(tmp_path).problems)
 
 
 def test_judgements_of_other_pictures_are_noted_and_count_nothing(tmp_path: Path) -> None:
     write_flickr(tmp_path, experts=["x.jpg\ty.jpg#2\t4\t4\t4"], crowd=[])
     assert loaded(tmp_path) == {}
-    assert any("no judged pair" in note for note in describe_dataset("small", tmp_path, cache=tmp_path / "cache").notes)
+    assert any("no judged pair" in note for note in described(tmp_path).notes)
 
 
 def test_coco_judgements_are_matched_by_ids_and_retrieve_in_the_whole_split(tmp_path: Path) -> None:

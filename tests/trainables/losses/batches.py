@@ -29,10 +29,14 @@ STRUCTURES = {
 }
 
 
+Drawn = tuple[Tensor, Tensor, Tensor]
+"""Similarity, positives and ignore."""
+
+
 @st.composite
-def batches(draw: st.DrawFn, structures: tuple[str, ...] = tuple(STRUCTURES)) -> tuple[Tensor, Tensor, Tensor]:
-    """Similarity, positives and ignore, the last two of a structure of ``STRUCTURES``."""
-    positives = STRUCTURES[draw(st.sampled_from(structures))]
+def batches(draw: st.DrawFn) -> Drawn:
+    """Draw a batch of a structure of ``STRUCTURES``."""
+    positives = STRUCTURES[draw(st.sampled_from(tuple(STRUCTURES)))]
     numbers = st.lists(COSINES, min_size=positives.numel(), max_size=positives.numel())
     similarity = torch.tensor(draw(numbers), dtype=torch.float64).reshape(positives.shape)
     flags = st.lists(st.integers(0, 4), min_size=positives.numel(), max_size=positives.numel())

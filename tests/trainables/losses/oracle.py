@@ -23,9 +23,8 @@ class Pair(NamedTuple):
 
 
 def triplet(pair: Pair, margin: float, negatives: int | str = "all") -> Tensor:
-    costs = (
-        torch.relu(margin + pair.row[n] - pair.row[pair.p]) for n in hardest_of(pair.row, pair.negatives, negatives)
-    )
+    row, p = pair[:2]
+    costs = (torch.relu(margin + row[n] - row[p]) for n in hardest_of(row, pair.negatives, negatives))
     return sum(costs, pair.nothing)
 
 
@@ -226,6 +225,7 @@ class Case:
 
 
 SELF = {"positive_coefficients": (0.5, -0.9, 0.2), "negative_coefficients": (0.1, 0.9, 0.3)}
+SQUARE = {"coefficients": (0.2, 1, 0.5)}
 CUBIC = {"coefficients": (0.4, 1.0, 0.3, 0.2), "gate": 0.3}
 PUBLISHED_SELF = {
     "positive_coefficients": (0.5, -0.7, 0.2),
@@ -233,7 +233,11 @@ PUBLISHED_SELF = {
     "hinge": "separate",
     "gate": 0.2,
 }
+MILD = {"alpha": 5.0, "beta": 3.0}
 BOTH_LINEAR = {"triplet_weight": "linear", "pair_weight": "linear", "scale": 2.0, "margin": 0.3, "slope": 1.5}
+CIRCLES = {**BOTH_LINEAR, "triplet_weight": "circle", "reduction": "mean"}
+CONSTANT_OF_ALL = {"pair_weight": "constant", "negatives": "all", "reduction": "mean"}
+LINEAR_OF_TWO = {"pair_weight": "linear", "negatives": 2}
 
 CASES = {
     "triplet": Case("triplet", "sum", {"margin": 0.2}),
@@ -243,20 +247,16 @@ CASES = {
     "smooth_ap": Case("smooth_ap", "means", {"temperature": 0.05}, "temperature"),
     "polynomial_self_joint": Case("polynomial_self", "per_pair", SELF),
     "polynomial_self_published": Case("polynomial_self", "per_pair", PUBLISHED_SELF),
-    "polynomial_relative": Case("polynomial_relative", "per_pair", {"coefficients": (0.2, 1, 0.5)}),
+    "polynomial_relative": Case("polynomial_relative", "per_pair", SQUARE),
     "polynomial_relative_cubic": Case("polynomial_relative", "per_pair", CUBIC),
     "polynomial_self_of_two": Case("polynomial_self", "per_pair", {**SELF, "negatives": 2}),
     "polynomial_self_published_of_three": Case("polynomial_self", "per_pair", {**PUBLISHED_SELF, "negatives": 3}),
-    "polynomial_relative_of_two": Case(
-        "polynomial_relative", "per_pair", {"coefficients": (0.2, 1, 0.5), "negatives": 2}
-    ),
+    "polynomial_relative_of_two": Case("polynomial_relative", "per_pair", {**SQUARE, "negatives": 2}),
     "polynomial_relative_of_all": Case("polynomial_relative", "per_pair", {**CUBIC, "negatives": "all"}),
     "sigmoid": Case("sigmoid", "means", {"temperature": 0.2, "bias": -1.5}, "temperature"),
     "decoupled": Case("decoupled", "means", {"temperature": 0.2}, "temperature"),
     "multi_similarity": Case("multi_similarity", "means", {"alpha": 2.0, "beta": 10.0, "base": 0.3, "epsilon": 0.1}),
-    "multi_similarity_of_all": Case(
-        "multi_similarity", "means", {"alpha": 5.0, "beta": 3.0, "base": -0.2, "epsilon": None}
-    ),
+    "multi_similarity_of_all": Case("multi_similarity", "means", {**MILD, "base": -0.2, "epsilon": None}),
     "circle": Case("circle", "means", {"margin": 0.25, "scale": 5.0}, "/scale"),
     "triplet_selhn": Case("triplet_selhn", "sum", {"margin": 0.3, "epsilon": 0.4}),
     **{
@@ -264,21 +264,9 @@ CASES = {
         for name, reduction, parameters in [
             ("", "sum", {"scale": 0.5, "temperature": 0.2, "alpha": 3.0, "beta": 7.0, "base": 0.1}),
             ("_linear", "sum", {**BOTH_LINEAR, "positive_tilt": 0.8, "negative_tilt": 1.2, "balance": 0.7}),
-            (
-                "_of_all",
-                "means",
-                {"pair_weight": "constant", "negatives": "all", "reduction": "mean", "scale": 5.0, "temperature": 0.2},
-            ),
-            (
-                "_of_two",
-                "sum",
-                {"pair_weight": "linear", "negatives": 2, "scale": 2.0, "temperature": 0.3, "negative_tilt": 0.6},
-            ),
-            (
-                "_circle",
-                "means",
-                {**BOTH_LINEAR, "triplet_weight": "circle", "reduction": "mean", "scale": 3.0, "temperature": 0.5},
-            ),
+            ("_of_all", "means", {**CONSTANT_OF_ALL, "scale": 5.0, "temperature": 0.2}),
+            ("_of_two", "sum", {**LINEAR_OF_TWO, "scale": 2.0, "temperature": 0.3, "negative_tilt": 0.6}),
+            ("_circle", "means", {**CIRCLES, "scale": 3.0, "temperature": 0.5}),
         ]
     },
 }

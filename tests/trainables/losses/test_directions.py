@@ -6,10 +6,9 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from tests.trainables.losses import oracle
-from tests.trainables.losses.batches import STRUCTURES, batches, five_each, one_to_one, random_cosines
+from tests.trainables.losses.batches import STRUCTURES, Drawn, batches, five_each, one_to_one, random_cosines
 from tests.trainables.losses.test_losses import assert_same
 from trainables.losses import build_loss
 from trainables.losses.directions import directions, with_hardest
@@ -25,9 +24,7 @@ WITH_NEGATIVES: dict[str, dict[str, Any]] = {
 @settings(max_examples=60, deadline=None)
 @given(batch=batches(), count=st.integers(1, 6))
 @example(batch=(torch.zeros(4, 4), one_to_one(4), torch.zeros(4, 4, dtype=torch.bool)), count=2)
-def test_exactly_k_are_chosen_the_hardest_first_and_of_ties_the_first(
-    batch: tuple[Tensor, Tensor, Tensor], count: int
-) -> None:
+def test_exactly_k_are_chosen_the_hardest_first_and_of_ties_the_first(batch: Drawn, count: int) -> None:
     for direction in directions(*batch):
         chosen = with_hardest(direction, count).negatives
         for query, row in enumerate(direction.scores):
@@ -35,21 +32,17 @@ def test_exactly_k_are_chosen_the_hardest_first_and_of_ties_the_first(
             assert chosen[query].nonzero().flatten().tolist() == sorted(oracle.hardest_of(row, own, count))
 
 
+LARGE = (random_cosines(128, 640, seed=3) * 20).round() / 20, five_each(128), torch.zeros(128, 640, dtype=torch.bool)
+
+
 @settings(max_examples=60, deadline=None)
 @given(batch=batches(), margin=st.sampled_from([0.0, 0.2, 0.25, 1.0]), is_float32=st.booleans())
-def test_the_one_hardest_is_triplet_sh_to_the_last_bit(
-    batch: tuple[Tensor, Tensor, Tensor], margin: float, is_float32: bool
-) -> None:
+@example(batch=LARGE, margin=0.2, is_float32=True)
+def test_the_one_hardest_is_triplet_sh_to_the_last_bit(batch: Drawn, margin: float, is_float32: bool) -> None:
     similarity, positives, ignore = batch
     scores = similarity.float() if is_float32 else similarity
     one, hardest = build_loss("triplet", margin=margin, negatives=1), build_loss("triplet_sh", margin=margin)
     assert_same(one, hardest, scores, positives, ignore, rtol=0, atol=0)
-
-
-def test_the_one_hardest_of_a_large_batch_with_ties_is_triplet_sh_to_the_last_bit() -> None:
-    scores = (random_cosines(128, 640, seed=3, dtype=torch.float32) * 20).round() / 20
-    one, hardest = build_loss("triplet", negatives=1), build_loss("triplet_sh")
-    assert_same(one, hardest, scores, five_each(128), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("structure", STRUCTURES)

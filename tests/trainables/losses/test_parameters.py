@@ -12,15 +12,13 @@ from trainables.losses import build_loss
 from trainables.losses.parameters import loss_shape, stack_losses
 
 LINEAR = {"triplet_weight": "linear", "pair_weight": "linear"}
+DEGREES = [(0.2, 1.0), (0.1, 1.0, 0.3), (0.5, 2.0, 0.0, 0.1)]
 TOGETHER: dict[str, tuple[str, list[dict[str, Any]]]] = {
     "gradient_weights": (
         "gradient_weights",
         [{**LINEAR, "slope": 2, "positive_tilt": 0.5}, {**LINEAR, "margin": 0.7, "negative_tilt": 0, "scale": 0.1}],
     ),
-    "degrees": (
-        "polynomial_relative",
-        [{"coefficients": value} for value in [(0.2, 1.0), (0.1, 1.0, 0.3), (0.5, 2.0, 0.0, 0.1)]],
-    ),
+    "degrees": ("polynomial_relative", [{"coefficients": one} for one in DEGREES]),
     "gates": ("polynomial_relative", [{"gate": 0.1, "coefficients": (0.2, 1.0, 2.0)}, {"gate": 0.5}]),
     "words that agree": (
         "polynomial_self",

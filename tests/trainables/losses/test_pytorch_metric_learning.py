@@ -12,13 +12,12 @@ from torch.nn.functional import normalize
 
 from trainables.losses import build_loss
 
-losses = pytest.importorskip(
-    "pytorch_metric_learning.losses", reason="pytorch-metric-learning is not installed: pip install it to compare"
-)
+losses = pytest.importorskip("pytorch_metric_learning.losses", reason="pip install pytorch-metric-learning to compare")
 miners = pytest.importorskip("pytorch_metric_learning.miners")
 reducers = pytest.importorskip("pytorch_metric_learning.reducers")
 
 ONE_EACH, CAPTIONS, UNEQUAL = [0, 1, 2, 3, 4, 5], [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 4, 5], [0, 0, 1, 2, 3, 3, 4, 5]
+EVERY = ONE_EACH, CAPTIONS, UNEQUAL
 
 
 def multi_similarity(**parameters: Any) -> Any:
@@ -34,20 +33,15 @@ CASES = {
         "multi_similarity",
         {"alpha": 2.0, "beta": 40.0, "base": 0.5, "epsilon": 0.1},
         lambda: (multi_similarity(alpha=2, beta=40, base=0.5), miners.MultiSimilarityMiner(epsilon=0.1)),
-        (ONE_EACH, CAPTIONS, UNEQUAL),
+        EVERY,
     ),
     "multi_similarity of all pairs": (
         "multi_similarity",
         {"alpha": 5.0, "beta": 7.0, "base": -0.1, "epsilon": None},
         lambda: (multi_similarity(alpha=5, beta=7, base=-0.1), None),
-        (ONE_EACH, CAPTIONS, UNEQUAL),
+        EVERY,
     ),
-    "circle": (
-        "circle",
-        {"margin": 0.4, "scale": 80.0},
-        lambda: (circle(0.4, 80), None),
-        (ONE_EACH, CAPTIONS, UNEQUAL),
-    ),
+    "circle": ("circle", {"margin": 0.4, "scale": 80.0}, lambda: (circle(0.4, 80), None), EVERY),
     "circle, narrow": ("circle", {"margin": 0.1, "scale": 4.0}, lambda: (circle(0.1, 4), None), (ONE_EACH, CAPTIONS)),
     # With several positives the library leaves the others out of a positive's denominator.
     "nt_xent": ("nt_xent", {"temperature": 0.07}, lambda: (losses.NTXentLoss(temperature=0.07), None), (ONE_EACH,)),

@@ -15,11 +15,15 @@ from trainables.losses.polynomial import PolynomialRelative, PolynomialSelf
 from trainables.losses.triplet import Triplet, TripletHardest, TripletSelHN
 
 
-def test_of_equally_hard_negatives_one_gets_the_gradient() -> None:
-    _, gradient = value_and_gradient(TripletHardest(), torch.zeros(3, 3), one_to_one(3))
-    assert gradient.diagonal().tolist() == [-2, -2, -2]
-    assert gradient[~one_to_one(3)].sum() == 6
-    assert set(gradient[~one_to_one(3)].tolist()) <= {0.0, 1.0, 2.0}
+def test_of_equally_hard_negatives_one_gets_the_gradient_and_with_selhn_all() -> None:
+    hardest, near = (
+        value_and_gradient(loss, torch.full((4, 4), 0.9, dtype=torch.float64), one_to_one(4))[1]
+        for loss in (TripletHardest(), TripletSelHN())
+    )
+    assert hardest.diagonal().tolist() == [-2, -2, -2, -2]
+    assert hardest[~one_to_one(4)].sum() == 8
+    assert set(hardest[~one_to_one(4)].tolist()) <= {0.0, 1.0, 2.0}
+    assert (near > 0).sum() == 12
 
 
 def test_each_query_decides_for_itself() -> None:
@@ -33,13 +37,6 @@ def test_each_query_decides_for_itself() -> None:
     hardest, mean = TripletHardest(0.5)(edge, one_to_one(3)), Triplet(0.5)(edge, one_to_one(3)) / 2
     assert TripletSelHN(0.5, epsilon=0.25)(edge, one_to_one(3)) == hardest
     assert TripletSelHN(0.5, epsilon=0.2500001)(edge, one_to_one(3)) == mean != hardest
-
-
-def test_a_collapsed_batch_pulls_and_pushes_every_pair() -> None:
-    """Where all similarities are equal, the hardest negative is one of many; SelHN pushes all of them."""
-    batch = torch.full((4, 4), 0.9, dtype=torch.float64), one_to_one(4)
-    pushed = [(value_and_gradient(loss, *batch)[1] > 0).sum() for loss in (TripletSelHN(), TripletHardest())]
-    assert pushed[0] == 12 > pushed[1]
 
 
 def test_a_huge_right_score_costs_nothing() -> None:

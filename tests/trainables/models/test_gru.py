@@ -14,11 +14,9 @@ def library_states(words: nn.Embedding, gru: nn.GRU, tokens: Tensor, lengths: Te
     return gru(packed)[1][0]
 
 
-def make(
-    lengths: list[int], seed: int = 0, dtype: torch.dtype = torch.float64
-) -> tuple[nn.Embedding, nn.GRU, Tensor, Tensor]:
+def make(lengths: list[int], seed: int = 0) -> tuple[nn.Embedding, nn.GRU, Tensor, Tensor]:
     torch.manual_seed(seed)
-    words, gru = nn.Embedding(9, 4, dtype=dtype), nn.GRU(4, 5, batch_first=True, dtype=dtype)
+    words, gru = nn.Embedding(9, 4).double(), nn.GRU(4, 5, batch_first=True).double()
     sizes = torch.tensor(lengths)
     tokens = torch.randint(1, 9, (len(lengths), max(lengths) + 2))
     return words, gru, tokens, sizes

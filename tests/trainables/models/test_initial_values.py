@@ -1,5 +1,6 @@
 """What an untrained model starts from: the bounds and shapes of the published code, measured on many numbers."""
 
+from collections.abc import Callable
 from math import sqrt
 
 import pytest
@@ -9,27 +10,18 @@ from torch import Tensor
 from trainables.models.vsepp import VSEPP, TextEncoder
 from trainables.models.vsrn import RegionReasoning
 
-
-def initial(name: str) -> Tensor:
-    """Return freshly drawn parameters; sizes are all different, so that none is taken for another."""
-    if name == "vsepp":
-        return VSEPP(900, 7, 250, 5).image_projection.weight
-    if name == "vsrn":
-        return RegionReasoning(900, 250).projection.weight
-    return TextEncoder(600, 300, 4).words.weight
+WEIGHTS: dict[str, tuple[Callable[[], Tensor], float]] = {
+    "VSE++": (lambda: VSEPP(900, 7, 250, 5).image_projection.weight, sqrt(6) / sqrt(900 + 250)),
+    "VSRN": (lambda: RegionReasoning(900, 250).projection.weight, sqrt(6) / sqrt(900 + 250)),
+    "words": (lambda: TextEncoder(600, 300, 4).words.weight, 0.1),
+}
+"""What draws weights, of sizes that are all different, so that none is taken for another; and their bound."""
 
 
-@pytest.mark.parametrize(
-    ("name", "bound"),
-    [
-        pytest.param("vsepp", sqrt(6) / sqrt(900 + 250), id="VSE++"),
-        pytest.param("vsrn", sqrt(6) / sqrt(900 + 250), id="VSRN"),
-        pytest.param("words", 0.1, id="words"),
-    ],
-)
-def test_weights_are_uniform_within_the_published_bound(name: str, bound: float) -> None:
+@pytest.mark.parametrize(("draw", "bound"), WEIGHTS.values(), ids=WEIGHTS)
+def test_weights_are_uniform_within_the_published_bound(draw: Callable[[], Tensor], bound: float) -> None:
     torch.manual_seed(0)
-    values = initial(name).detach()
+    values = draw().detach()
     # Of 180,000 uniform numbers the outermost are this close to the bound, and each tenth of the range holds a tenth.
     assert 0.999 * bound < float(values.max()) <= bound
     assert -bound <= float(values.min()) < -0.999 * bound

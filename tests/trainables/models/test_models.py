@@ -31,12 +31,9 @@ CASES = [
     pytest.param("scan", {"cross_attention": "i2t", "aggregation": "mean"}, "nt_xent", id="scan-i2t-mean"),
     pytest.param("wsabie", {"radius": 3.0}, "warp", id="wsabie"),
     pytest.param("wsabie", {}, "nt_xent", id="wsabie-nt_xent"),
-    *(
-        pytest.param(
-            "head", {"image_head": images, "caption_head": captions}, "nt_xent", id=f"head-{images}-{captions}"
-        )
-        for images, captions in [("linear", "linear"), ("mlp", "residual"), ("residual", "mlp")]
-    ),
+    pytest.param("head", {"image_head": "linear", "caption_head": "linear"}, "nt_xent", id="head-linear"),
+    pytest.param("head", {"image_head": "mlp", "caption_head": "residual"}, "nt_xent", id="head-mlp-residual"),
+    pytest.param("head", {"image_head": "residual", "caption_head": "mlp"}, "nt_xent", id="head-residual-mlp"),
 ]
 
 
@@ -104,16 +101,14 @@ def test_sgd_is_the_step_of_the_algorithm() -> None:
     difference = torch.zeros(len(words))
     difference[[5, 6]] = model.idf[[5, 6]]
     difference[7] = -model.idf[7]
-    torch.testing.assert_close(
-        model.image_columns.detach(), images_before + 0.1 * 2.5 * torch.outer(image[0], difference @ words)
-    )
-    torch.testing.assert_close(
-        model.word_columns.detach(), words + 0.1 * 2.5 * torch.outer(difference, image[0] @ images_before)
-    )
+    steps = torch.outer(image[0], difference @ words), torch.outer(difference, image[0] @ images_before)
+    torch.testing.assert_close(model.image_columns.detach(), images_before + 0.1 * 2.5 * steps[0])
+    torch.testing.assert_close(model.word_columns.detach(), words + 0.1 * 2.5 * steps[1])
 
 
 # A linear map of 2,048 features to 1,024 dimensions, and one direction of a GRU from 300 to 1,024 dimensions.
 MAP, GRU = 2048 * 1024 + 1024, 3 * 1024 * 300 + 3 * 1024 * 1024 + 2 * 3 * 1024
+BLOCKS = {f"blocks.{block}": 16_789_504 for block in range(4)}
 PUBLISHED_COUNTS = {
     "vsepp": (lambda: VSEPP(2048, 3178, 1024, 300), {"image_projection": MAP, "text.gru": GRU, "text.words": 953_400}),
     "scan": (
@@ -122,12 +117,7 @@ PUBLISHED_COUNTS = {
     ),
     "vsrn": (
         lambda: RegionReasoning(2048, 2048),
-        {
-            "projection": 2048 * 2048 + 2048,
-            **{f"blocks.{block}": 16_789_504 for block in range(4)},
-            "gru": 25_178_112,
-            "": 96_536_576,
-        },
+        {**BLOCKS, "projection": 4_196_352, "gru": 25_178_112, "": 96_536_576},
     ),
 }
 

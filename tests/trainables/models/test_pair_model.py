@@ -23,7 +23,7 @@ from trainables.data.batches import ResidentSplit
 from trainables.evaluation import evaluate, evaluate_checkpoint, load_best, rank_checkpoint
 from trainables.losses import NotANumberError
 from trainables.metrics import metrics_in_folds, retrieval_metrics
-from trainables.models import RetrievalModel, build_model, pair_model
+from trainables.models import RetrievalModel, pair_model
 from trainables.models.pair_model import PairScores
 from trainables.positive_ranks import rank_by_scores, rank_similarity
 from trainables.representations import PackedSets, Sets, converted, from_tensors, is_finite, to_tensors
@@ -60,12 +60,6 @@ def test_metrics_are_those_of_the_loops_over_pairs(checkpoint: Path, monkeypatch
     assert found["rsum"] == pytest.approx(wanted["rsum"], abs=3)
     ranks = rank_checkpoint(checkpoint, DATA, ["test"], device="cpu")["test"]
     assert ranks.metrics == pytest.approx(found)
-
-
-def test_it_learns(checkpoint: Path) -> None:
-    torch.manual_seed(0)
-    untrained = evaluate(build_model(CONFIG, DATA), ResidentSplit(DATA.splits["val"], CPU))["rsum"]
-    assert evaluate_checkpoint(checkpoint, DATA, "val", device="cpu")["rsum"] > untrained + 60
 
 
 def test_a_packed_model_answers_as_it_does_in_its_dataset(

@@ -92,9 +92,7 @@ def test_similarities_are_those_of_the_loops(names: tuple[str, str, str]) -> Non
 
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=7), st.integers(1, 5), st.integers(1, 4), st.integers(0, 99))
-def test_a_pair_has_one_similarity_whatever_is_beside_it(
-    lengths: list[int], images: int, count: int, seed: int
-) -> None:
+def test_a_pair_has_one_similarity_beside_any_other(lengths: list[int], images: int, count: int, seed: int) -> None:
     regional, captions = regions(images, count, seed), words(torch.tensor(lengths), seed)
     how = attention("i2t" if seed % 2 else "t2i", "clipped_l1norm" if seed % 3 else "softmax")
     together = how.compare_sets(regional, captions)
@@ -106,9 +104,7 @@ def test_a_pair_has_one_similarity_whatever_is_beside_it(
 
 @pytest.mark.parametrize("direction", ["t2i", "i2t"])
 @pytest.mark.parametrize("kept", [0, 100, 10**9], ids=["all computed again", "some", "all kept"])
-def test_blocks_change_neither_similarities_nor_gradients(
-    direction: str, kept: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_change_no_values_and_no_gradients(direction: str, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
     how, images, captions = attention(direction), regions(), words()
     weights = torch.linspace(-1, 1, 20, dtype=torch.float64).view(4, 5)
 

@@ -57,27 +57,6 @@ def test_captions_are_weighted_sums_of_word_columns() -> None:
     torch.testing.assert_close(model.encode_captions(*padded(captions)), expected)
 
 
-def test_a_caption_without_a_known_word_scores_zero() -> None:
-    model = WSABIE(6, inverse_document_frequency_of_ones(10), 5)
-    vectors = model.encode_captions(*padded([[1, UNKNOWN, UNKNOWN, 2], [1, 5, 2]]))
-    scores = model.encode_images(torch.randn(3, 6)) @ vectors.T
-    assert not scores[:, 0].any() and scores[:, 1].all()
-
-
-def inverse_document_frequency_of_ones(size: int) -> torch.Tensor:
-    weights = torch.ones(size)
-    weights[: len(SPECIAL)] = 0
-    return weights
-
-
-def test_images_are_a_linear_map_of_the_features_as_stored() -> None:
-    model = WSABIE(6, torch.ones(10), 5)
-    features = torch.randn(2, 6)
-    torch.testing.assert_close(
-        model.encode_images(features), torch.stack([row @ model.image_columns for row in features])
-    )
-
-
 def test_projection_touches_only_columns_over_the_radius() -> None:
     model = WSABIE(4, torch.ones(6), 3, radius=1.5)
     lengths = torch.tensor([0.0, 0.3, 1.49, 1.51, 7.0, 1e6])

@@ -37,11 +37,7 @@ def test_the_example_passes() -> None:
 
 
 MISTAKES = {
-    "no bound": (
-        "return -(similarity[positives] + 1).log().mean()",
-        "ties",
-        "where all similarities are -1; logarithms",
-    ),
+    "no bound": ("return -(similarity[positives] + 1).log().mean()", "ties", "similarities are -1; logarithms"),
     "diagonal": ("return -similarity.diagonal().sum()", "permutation", "depends on their order; use positives"),
     "ignored pairs": ("return similarity[~positives].sum()", "ignore", "an ignored pair of 5 pairs has a gradient"),
     "detached": ("return (similarity.detach() * similarity)[positives].sum()", "gradient", "finite differences say"),
@@ -121,9 +117,14 @@ class Wrong(RetrievalModel):
 """
 
 
+def wrong_in(folder: Path, text: str) -> dict[str, str]:
+    """Return the checks that a model ``wrong`` fails, with their messages."""
+    load_plugins([str(write_plugin(folder, text))])
+    return {one.check: one.message for one in check_model("wrong") if one.status != "ok"}
+
+
 def test_a_model_whose_padding_counts_is_told_with_all_else_that_is_wrong(tmp_path: Path) -> None:
-    load_plugins([str(write_plugin(tmp_path, MODEL))])
-    found = {one.check: one.message for one in check_model("wrong") if one.status != "ok"}
+    found = wrong_in(tmp_path, MODEL)
     assert set(found) == {"padding", "learning", "weights"}
     assert "has other similarities alone" in found["padding"] and "unused.weight" in found["learning"]
     assert "register tensors as nn.Parameter or buffer" in found["weights"]
@@ -131,14 +132,10 @@ def test_a_model_whose_padding_counts_is_told_with_all_else_that_is_wrong(tmp_pa
 
 @pytest.mark.parametrize("left_out", [", words, embedding_size, word_size", ", word_size"])
 def test_a_model_that_does_not_take_all_sizes_is_told_how_to_take_them(tmp_path: Path, left_out: str) -> None:
-    source = write_plugin(tmp_path, MODEL.replace(left_out, ""))
-    load_plugins([str(source)])
-    (found,) = [one for one in check_model("wrong") if one.status != "ok"]
-    assert found.message.startswith(f"{source.name}:") and "without a build of the class" in found.message
+    (message,) = wrong_in(tmp_path, MODEL.replace(left_out, "")).values()
+    assert message.startswith("my_losses.py:") and "without a build of the class" in message
 
 
 def test_a_model_of_other_sizes_is_told(tmp_path: Path) -> None:
-    text = MODEL.replace("nn.Embedding(words, 8)", "nn.Embedding(words, 4)")
-    load_plugins([str(write_plugin(tmp_path, text))])
-    (found,) = [one for one in check_model("wrong") if one.check == "shapes"]
-    assert found.message.startswith("vectors of images have 8 dimensions, those of captions 4")
+    found = wrong_in(tmp_path, MODEL.replace("nn.Embedding(words, 8)", "nn.Embedding(words, 4)"))
+    assert found["shapes"].startswith("vectors of images have 8 dimensions, those of captions 4")

@@ -67,8 +67,7 @@ class Ends:
 
 
 def trained(**changed: Any) -> None:
-    config = tiny_config(epochs=1)
-    config = replace(config, **changed)
+    config = replace(tiny_config(epochs=1), **changed)
     config = replace(config, plugins=references(config.loss, config.model))
     list(run_trial(config, tiny_dataset(), device="cpu"))
 
@@ -136,21 +135,22 @@ def waits(similarity, positives, ignore):
 """
 
 
-def waiting(tmp_path: Path, name: str) -> None:
-    load_plugins([str(write_plugin(tmp_path, INTERRUPTED.format(name)))])
+SIGNALS: dict[str, tuple[signal.Signals, Callable[..., Any], type[BaseException]]] = {
+    "Ctrl-C": (signal.SIGINT, signal.default_int_handler, KeyboardInterrupt),
+    "the handler of a worker": (signal.SIGTERM, lambda number, frame: sys.exit(number), SystemExit),
+}
+
+
+@pytest.mark.parametrize(("number", "handler", "raised"), SIGNALS.values(), ids=SIGNALS)
+def test_a_signal_while_a_plug_in_runs_is_no_fault_of_it(
+    tmp_path: Path, number: signal.Signals, handler: Callable[..., Any], raised: type[BaseException]
+) -> None:
+    load_plugins([str(write_plugin(tmp_path, INTERRUPTED.format(number.name)))])
     positives = torch.eye(2, dtype=torch.bool)
-    build_loss("waits")(positives.double(), positives)
-
-
-def test_ctrl_c_in_a_plug_in_stays_ctrl_c(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        waiting(tmp_path, "SIGINT")
-
-
-def test_the_end_of_a_worker_by_its_handler_of_sigterm_is_no_fault_of_the_plug_in(tmp_path: Path) -> None:
-    former = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(number))
+    # A process that was started in the background may ignore Ctrl-C.
+    former = signal.signal(number, handler)
     try:
-        with pytest.raises(SystemExit):
-            waiting(tmp_path, "SIGTERM")
+        with pytest.raises(raised):
+            build_loss("waits")(positives.double(), positives)
     finally:
-        signal.signal(signal.SIGTERM, former)
+        signal.signal(number, former)

@@ -11,7 +11,7 @@ from orchestrator.experiment.plugins import load_plugins
 from tests.support.plugins import EXAMPLES, MEAN, write_plugin
 from tests.trainables.losses.batches import STRUCTURES, five_each, one_to_one, random_cosines
 from trainables.errors import DivergedError, PluginError
-from trainables.losses import NotANumberError, build_loss
+from trainables.losses import Loss, NotANumberError, build_loss
 from trainables.losses.parameters import stack_losses
 from trainables.losses.plugin_loss import place_of_loss
 from trainables.training_steps import StepLosses
@@ -104,35 +104,31 @@ WRONG = {
     "a number": ("return 3.0", "my_losses.py:5: must return a tensor, got float 3.0"),
     "a matrix": ("return similarity", "my_losses.py:5: must return a scalar, shape (), got shape (3, 3)"),
     "whole numbers": ("return similarity.argmax()", "my_losses.py:5: must return a floating tensor, got torch.int64"),
-    "detached": (
-        "return similarity.detach().sum()",
-        "my_losses.py:5: the value has no gradient: it does not depend on",
-    ),
+    "detached": ("return similarity.detach().sum()", "my_losses.py:5: the value has no gradient: it does not depend"),
 }
+
+
+def wrong(folder: Path, line: str) -> Loss:
+    """Return a loss that is this line."""
+    load_plugins([str(write_plugin(folder, f"\n@loss()\ndef wrong(similarity, positives, ignore):\n    {line}\n"))])
+    return build_loss("wrong")
 
 
 @pytest.mark.parametrize(("line", "message"), WRONG.values(), ids=WRONG)
 def test_what_is_wrong_is_said_with_file_and_line(tmp_path: Path, line: str, message: str) -> None:
-    text = f"\n@loss()\ndef wrong(similarity, positives, ignore):\n    {line}\n"
-    load_plugins([str(write_plugin(tmp_path, text))])
     with pytest.raises(PluginError) as raised:
-        build_loss("wrong")(random_cosines(3, 3).requires_grad_(), one_to_one(3))
+        wrong(tmp_path, line)(random_cosines(3, 3).requires_grad_(), one_to_one(3))
     assert str(raised.value).startswith(message)
 
 
 def test_want_of_memory_is_not_the_plugins_fault(tmp_path: Path) -> None:
-    text = (
-        "\n@loss()\ndef large(similarity, positives, ignore):\n    return torch.empty(2**60).sum() + similarity.sum()\n"
-    )
-    load_plugins([str(write_plugin(tmp_path, text))])
+    large = wrong(tmp_path, "return torch.empty(2**60).sum() + similarity.sum()")
     with pytest.raises(RuntimeError, match="can't allocate memory|out of memory"):
-        build_loss("large")(random_cosines(3, 3), one_to_one(3))
+        large(random_cosines(3, 3), one_to_one(3))
 
 
 def test_a_value_that_is_not_finite_is_divergence_that_names_the_loss(tmp_path: Path) -> None:
-    text = "\n@loss()\ndef wrong(similarity, positives, ignore):\n    return similarity.sum() * float('nan')\n"
-    load_plugins([str(write_plugin(tmp_path, text))])
-    loss = build_loss("wrong")
+    loss = wrong(tmp_path, "return similarity.sum() * float('nan')")
     losses = StepLosses(2, place=place_of_loss(loss))
     with pytest.raises(DivergedError) as raised:
         losses.add(loss(random_cosines(3, 3), one_to_one(3)))

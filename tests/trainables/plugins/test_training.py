@@ -42,7 +42,8 @@ def config(scale: float, **training: int) -> TrialConfig:
 
 def test_of_fused_trials_the_one_that_fails_ends_and_the_others_learn_what_they_learn_alone(tmp_path: Path) -> None:
     load_plugins([str(write_plugin(tmp_path, FRAGILE))])
-    trials = {"raises": config(-1.0), "no number": config(0.0), "good": config(2.0), "better": config(1.0)}
+    scales = {"raises": -1.0, "no number": 0.0, "good": 2.0, "better": 1.0}
+    trials = {name: config(scale, epochs=2) for name, scale in scales.items()}
     group = FusedTrials("cpu")
     for name, one in trials.items():
         group.add(name, one, DATA)
@@ -52,9 +53,7 @@ def test_of_fused_trials_the_one_that_fails_ends_and_the_others_learn_what_they_
     assert str(outcomes["no number"]).endswith("epoch 1, step 1; the loss is that of my_losses.py:5")
     later = group.run_epoch(["good", "better"])
     for name in ("good", "better"):
-        alone = list(
-            run_trial(replace(trials[name], training=replace(trials[name].training, epochs=2)), DATA, device="cpu")
-        )
+        alone = list(run_trial(trials[name], DATA, device="cpu"))
         for fused, report in zip((outcomes[name], later[name]), alone, strict=True):
             assert isinstance(fused, EpochReport)
             assert fused.metrics["train/loss"] == pytest.approx(report.metrics["train/loss"], rel=1e-4)
@@ -80,9 +79,7 @@ def trained(folder: Path, data: Dataset) -> Path:
     return save_epoch(folder, report)
 
 
-def test_a_packed_model_of_a_plugin_runs_only_for_who_trusts_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_packed_model_of_a_plugin_runs_only_where_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(lay_out_package(tmp_path)))
     load_plugins(["icr-pair-losses"])
     packed = tmp_path / "packed"
@@ -142,10 +139,7 @@ def test_a_form_of_data_is_read_and_a_line_that_it_cannot_read_is_told(tmp_path:
     load_plugins([str(write_plugin(tmp_path, FORMAT))])
     assert dataset_names(tmp_path) == ["shop"]
     corpus = find_source("shop", tmp_path).read()
-    assert [(image.split, image.captions) for image in corpus.images] == [
-        ("train", ("a dog", "the dog")),
-        ("val", ("a cat",)),
-    ]
+    assert [(one.split, *one.captions) for one in corpus.images] == [("train", "a dog", "the dog"), ("val", "a cat")]
     pairs.write_text("train\n")
     with pytest.raises(PluginError, match="^my_losses.py:18: ValueError: not enough values to unpack"):
         find_source("shop", tmp_path).read()

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from trainables.config import TEXT
 from trainables.data.corpus import SPLITS, Corpus, Image, caption_problem, filename_problem
-from trainables.errors import DataError
+from trainables.errors import DataError, reason_of
 
 FORMAT = "embeddings of clip-retrieval (train/metadata/metadata_0.parquet, img_emb, text_emb; val; test)"
 COLUMNS = ("image_path", "caption")
@@ -99,7 +99,5 @@ def _pairs(file: Path) -> list[tuple[object, object]]:
             columns = table.read(columns=list(COLUMNS))
         return list(zip(*(columns.column(name).to_pylist() for name in COLUMNS), strict=True))
     except Exception as error:  # noqa: BLE001  # of a damaged file, or of dates beyond Python's, Arrow raises any error
-        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
-        raise DataError(
-            f"{file}: cannot be read as metadata with the columns {', '.join(COLUMNS)}: {reason:.300}"
-        ) from None
+        wanted = f"metadata with the columns {', '.join(COLUMNS)}"
+        raise DataError(f"{file}: cannot be read as {wanted}: {reason_of(error)}") from None
