@@ -27,7 +27,7 @@ import trainables
 from orchestrator.machines.cluster import ClusterError
 from orchestrator.machines.processes import kept_sigterm_handler
 from orchestrator.text.values import duration_text
-from trainables.errors import UserError
+from trainables.errors import UserError, reason_of
 
 CONNECT_SECONDS = 1.0
 """Seconds to wait for the head to take a connection."""
@@ -317,7 +317,7 @@ def _start(scratch: Path, before: Collection[psutil.Process]) -> None:
         # Ray reports a node that is slow to start as a bare ``Exception``.
         if type(error) is not Exception and not isinstance(error, ConnectionError | RuntimeError | TimeoutError):
             raise
-        reason = str(error).splitlines()[0]
+        reason = reason_of(error)
         raise ClusterError(
             f"Ray did not start on this machine: {reason}; where the machine was too busy, run the same command again: "
             f"nothing is lost"
@@ -345,7 +345,7 @@ def _join(address: str) -> None:
                 f"that RAY_AUTH_TOKEN_PATH names there) from its head to this machine, and set RAY_AUTH_MODE=token"
             ) from None
         raise ClusterError(
-            f"--address {address}: cannot be joined: {str(error).splitlines()[0]}; is this machine a node of the "
+            f"--address {address}: cannot be joined: {reason_of(error)}; is this machine a node of the "
             f"cluster? `ray start --address={address} --num-cpus=0` makes it a node that runs no trials"
         ) from None
 

@@ -23,7 +23,7 @@ from orchestrator.results.winner import find_champions, find_winners
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.text.values import values_text
 from orchestrator.workload.workload import Workload
-from trainables.errors import UserError
+from trainables.errors import UserError, reason_of
 from trainables.files import aside, read_state, take_place, write_whole
 from trainables.ranks import write_ranks
 
@@ -100,7 +100,7 @@ def write_files(trials: Iterable[Trial], workload: Workload, checkpoints: Checkp
             file.parent.mkdir(parents=True, exist_ok=True)
             workload.write_weights(checkpoints.bring(trial.id, checkpoint_root(directory, trial)), file)
         except (UserError, OSError) as error:
-            problems.append(f"{trial.id}: {FILE} was not written: {str(error).splitlines()[0]}")
+            problems.append(f"{trial.id}: {FILE} was not written: {reason_of(error)}")
     return problems
 
 
@@ -156,7 +156,7 @@ def pack_champions(history: History, workload: Workload, checkpoints: Checkpoint
                 write_whole(partial / CARD, json.dumps(asdict(champion), indent=2) + "\n")
                 take_place(partial, folder)
         except (UserError, OSError) as error:
-            problems.append(f"the winner of {dataset} was not packed: {str(error).splitlines()[0]}")
+            problems.append(f"the winner of {dataset} was not packed: {reason_of(error)}")
     return problems
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mlflow import MlflowClient
@@ -54,8 +55,11 @@ class Packing:
 
 
 class Empty:
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
     def pack(self, config: TrialConfig, checkpoint: Path, folder: Path) -> None:
-        raise DataError("the data are gone")
+        raise self.error
 
 
 @pytest.fixture(scope="module")
@@ -163,11 +167,15 @@ def test_what_fails_is_said_and_delivered_later(output: Path, directory: Path, t
 def test_packing_fails_in_words_and_is_not_repeated(directory: Path) -> None:
     ledger = Ledger(directory / "journal.jsonl")
     checkpoints = FolderStore(directory / "trials")
-    assert pack_champions(ledger.history, Empty(), checkpoints, directory) == [], "it is packed already"  # type: ignore[arg-type]
+    workload: Any = Empty(DataError("the data are gone"))
+    assert pack_champions(ledger.history, workload, checkpoints, directory) == [], "it is packed already"
     card = directory / CHAMPIONS / "pets" / CARD
     card.write_text("{")
-    problems = pack_champions(ledger.history, Empty(), checkpoints, directory)  # type: ignore[arg-type]
+    problems = pack_champions(ledger.history, workload, checkpoints, directory)
     assert problems == ["the winner of pets was not packed: the data are gone"]
+    workload.error = OSError()
+    problems = pack_champions(ledger.history, workload, checkpoints, directory)
+    assert problems == ["the winner of pets was not packed: OSError"]
     assert packed_champions(directory) == {}
     assert (card.parent / MODEL).is_dir(), "what was there is kept"
     ledger.close()
