@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.journal.ledger import Ledger
+from tests.support.commands import CommandLine
 from tests.support.experiments import make_experiment, start
 
 
@@ -14,6 +15,11 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
     start(made, make_experiment())
     yield made
     made.close()
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    return CommandLine(capsys)
 
 
 @pytest.fixture

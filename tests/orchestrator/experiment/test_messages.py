@@ -8,7 +8,7 @@ from orchestrator.experiment.experiment import load_experiment
 from orchestrator.regression.suite import load_suite
 from orchestrator.searches.preparation import check_unchanged
 from orchestrator.workload.single import read_config
-from tests.support.commands import run_command
+from tests.support.commands import CommandLine
 from tests.support.experiments import add_trial, begun, make_experiment
 from trainables.errors import ConfigError
 
@@ -235,12 +235,11 @@ def test_a_training_without_data_is_refused() -> None:
     ],
 )
 def test_a_file_of_another_kind_names_its_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, text: str, message: str
+    tmp_path: Path, cli: CommandLine, command: str, text: str, message: str
 ) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(text)
-    assert run_command([command, str(path), "--output", str(tmp_path / "runs")]) == 2
-    assert f"error: {path}: {message}" in capsys.readouterr().err
+    assert f"error: {path}: {message}" in cli.refuses(command, path, "--output", tmp_path / "runs")
 
 
 def test_a_change_of_an_experiment_is_told_from_what_to_what(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -123,7 +123,6 @@ plain = st.recursive(
 @pytest.mark.timeout(600)
 @given(plain)
 @example({"08": "1e5", "on": ["0o17", "2024-01-01", "1:30"]})
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_what_was_written_is_read_back_by_this_and_any_other_reader(value: Any) -> None:
     text = yaml_text(value)
     assert parse_yaml(text)[0] == yaml.safe_load(text) == value
@@ -173,7 +172,7 @@ words = st.sampled_from([*PIECES.split(), *MARKS, "\\", "%", "@", "`", "é", "\u
 
 @pytest.mark.timeout(600)
 @given(st.lists(words, max_size=40).map("".join) | st.text(max_size=60), st.sampled_from(list(LOADERS)))
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200)
 @example('a: "\\x', "experiment")
 @example("cells: [{dataset: a, loss: nt_xent, training: {epochs: {a: 1}}}]\nname: a\nmatters: 1", "suite")
 def test_no_text_gets_past_our_errors(tmp_path_factory: pytest.TempPathFactory, text: str, kind: str) -> None:
@@ -200,7 +199,7 @@ odd = plain | st.sampled_from(
 
 @pytest.mark.timeout(600)
 @given(st.sampled_from(list(WHOLE)), st.data())
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200)
 def test_no_value_in_any_place_gets_past_our_errors(model: type[BaseModel], data: st.DataObject) -> None:
     values = json.loads(json.dumps(WHOLE[model]))
     *outer, key = data.draw(st.sampled_from(places_in(values)[1:]))

@@ -46,7 +46,7 @@ def test_a_second_start_is_refused_and_told_who_holds_it(tmp_path: Path) -> None
             hold(tmp_path).__enter__()
         assert refusal.value.exit_code == 3
         found = find_holder(tmp_path)
-        assert found is not None and (found.pid, found.boot_id) == (os.getpid(), boot_id())
+        assert (found.pid, found.boot_id) == (os.getpid(), boot_id())
 
 
 @pytest.mark.proof

@@ -79,10 +79,8 @@ def judge(path: Path, before: list[Record], number: int, lost: int, *, is_twice:
     with closing(Ledger(path)) as ledger:
         studies = Studies(make_experiment(), ledger)
         for expected in (trial.id for trial in history.running() if trial.candidate is None):
-            trial = studies.next()
-            assert trial is not None and trial.id == expected
-        created = studies.next()
-        assert created is not None and created.id not in history.trials
+            assert studies.next().id == expected
+        assert studies.next().id not in history.trials
 
 
 def openings(records: list[Record]) -> list[Sequence[str]]:

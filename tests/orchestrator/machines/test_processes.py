@@ -33,7 +33,6 @@ def test_it_ends_with_its_starter_and_its_own_children_do(how: signal.Signals) -
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, preexec_fn=listen_to_interrupts
     ) as starter:
-        assert starter.stdout is not None
         assert starter.stdout.readline() == b"there\n"
         children = psutil.Process(starter.pid).children(recursive=True)
         assert len(children) >= 2
@@ -47,7 +46,6 @@ def test_it_ends_with_its_starter_and_its_own_children_do(how: signal.Signals) -
 def test_it_ends_where_its_starter_and_a_process_in_between_are_killed(which: str) -> None:
     command = [sys.executable, "-c", STARTER, "wait"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as starter:
-        assert starter.stdout is not None
         assert starter.stdout.readline() == b"there\n"
         (first,) = psutil.Process(starter.pid).children()
         (second,) = [child for child in first.children() if child.cmdline() == first.cmdline()]

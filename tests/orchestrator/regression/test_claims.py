@@ -20,7 +20,7 @@ from orchestrator.machines.cluster import describe_environment
 from orchestrator.regression.claims import can_resume, compare_certificates, finding_of
 from orchestrator.regression.comparison import Finding
 from orchestrator.regression.notices import to_junit
-from tests.support.commands import run_command
+from tests.support.commands import CommandLine
 from tests.support.experiments import start
 
 PART = {"kind": "beats", "loss": "nt_xent", "against": ["triplet_sh"], "metrics": ["rsum"]}
@@ -62,13 +62,12 @@ def test_only_a_claim_that_held_can_raise_an_alarm(before: str | None, now: str)
 
 @pytest.mark.parametrize(("content", "message"), [("{}", "is no certificate"), ("other", "answers other questions")])
 def test_another_certificate_is_refused_before_any_training(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str, message: str
+    tmp_path: Path, cli: CommandLine, content: str, message: str
 ) -> None:
     other = json.dumps({"claims_digest": "0" * 64, "findings": [{"id": "a", "answer": "holds"}], "cells": []})
     (tmp_path / "accepted.json").write_text(other if content == "other" else content)
-    places = ("--output", str(tmp_path), "--reference", str(tmp_path / "accepted.json"))
-    assert run_command(["regress", "claims", "ecir-2022", "--datasets", "pets", *places]) == 2
-    assert message in capsys.readouterr().err
+    places = ("--output", tmp_path, "--reference", tmp_path / "accepted.json")
+    assert message in cli.refuses("regress", "claims", "ecir-2022", "--datasets", "pets", *places)
     assert [path.name for path in tmp_path.iterdir()] == ["accepted.json"]
 
 

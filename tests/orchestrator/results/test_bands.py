@@ -32,7 +32,6 @@ def test_the_best_settings_are_a_range_of_the_rate_and_any_margin() -> None:
     assert best.headline.endswith("and any margin do not differ significantly from the best.")
     assert effects.headline.startswith("Triplet SH: learning rate changes the value by")
     assert any("no effect is shown of margin (at most" in note for note in effects.notes)
-    assert best.table is not None
     rows = best.table.to_dict()["rows"]
     assert [row["parameter"] for row in rows] == list(band.bounds)
     assert rows[0]["low"] == pytest.approx(band.ranges[rows[0]["parameter"]][0])

@@ -15,7 +15,7 @@ from orchestrator.results.confirmation import confirmations, current_plans, trai
 from orchestrator.results.confirmation_plan import choose_candidates, fresh_seeds, published_default
 from orchestrator.results.winner import find_champions
 from orchestrator.winners.winners import selected
-from tests.support.commands import what_a_command_says
+from tests.support.commands import CommandLine
 from tests.support.experiments import add_repeat, add_repeats, add_trial, make_experiment, open_test, start
 
 CONFIRM = make_experiment(confirm={"top": 2, "seeds": 3})
@@ -270,10 +270,9 @@ def test_the_test_split_is_for_the_confirmed_alone(ledger: Ledger, tmp_path: Pat
 
 
 def test_a_search_without_a_finished_trial_has_nothing_to_confirm(
-    ledger: Ledger, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ledger: Ledger, tmp_path: Path, cli: CommandLine
 ) -> None:
     add_trial(ledger, [10.0], state=TrialState.STOPPED_EARLY)
     assert ledger.history.stage(Stage.CONFIRM) == []
     for arguments, message in (([], "nothing to confirm"), (["--seeds", "1"], "confirm.seeds")):
-        code, _, err = what_a_command_says(capsys, ["confirm", str(tmp_path), *arguments])
-        assert code == 2 and message in err
+        assert message in cli.refuses("confirm", tmp_path, *arguments)

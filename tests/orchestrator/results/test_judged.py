@@ -49,7 +49,7 @@ def judged_ranks(seed: int, typical: float, *, known: bool = True, digest: str =
     return JudgedRanks("flickr8k", digest, both[0], both[1])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 999),
     metric=st.sampled_from(["rsum", "map_r", "r_precision", "i2t_r1", "t2i_map_r", "rsum_condensed", "rsum_annotated"]),
@@ -168,7 +168,6 @@ def test_the_headline_is_what_is_asked_again() -> None:
     ]
     verdict = judge(candidates)
     answer = judged_answer(verdict, {"flickr8k": {"rsum": verdict}})
-    assert answer is not None and answer.table is not None
     assert (verdict.verdict, answer_questions(verdict)[0].verdict) == (Verdict.TIE, "better")
     (row,) = answer.table.to_dict()["rows"]
     assert (row["rsum"], row["rsum_verdict"]) == (pytest.approx(9.0), "better")

@@ -10,12 +10,11 @@ import pytest
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
-from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.results.winner import find_champions
 from orchestrator.winners.winners import CARD, describe_champion, read_champion
 from search_spaces.space import FixedPoint
-from tests.support.experiments import add_repeat, make_experiment, open_test, start
+from tests.support.experiments import add_repeats, begun, make_experiment, open_test
 from tests.support.outputs import OUTPUTS, read_output
 from tests.support.records import append
 
@@ -41,29 +40,24 @@ COUNT = "cocos/i2t_negatives_per_query"
 
 def write(output: Path, name: str, *, confirmed: bool, **search: object) -> Path:
     """Write the journal of a search in which everything that can be searched was, confirmed with three seeds or not."""
-    folder = output / name
-    folder.mkdir()
     losses = ["warp", LOSS]
     confirm = {"top": 1, "seeds": 3} if confirmed else None
     experiment = make_experiment(
         name=name, models=["wsabie"], losses=losses, search={**SEARCH, **search}, confirm=confirm
     )
     (cell,) = experiment.cells()
-    ledger = Ledger(folder / JOURNAL_FILE)
-    start(ledger, experiment)
-    trials = []
-    for number, (point, reached) in enumerate(zip(POINTS, REACHED, strict=True)):
-        config = experiment.suggested(cell, cell.space.suggest(FixedPoint(point)))
-        trials.append(ledger.create(cell.name, number, point, config))
-        ledger.report(trials[-1], 1, dict(zip(("val/rsum", COUNT), reached, strict=True)), TrialState.FINISHED)
-    if confirmed:
-        repeats = [
-            add_repeat(ledger, trial, seed, seed, trial.best_value + seed) for trial in trials for seed in (0, 1, 2)
-        ]
-        open_test(ledger, repeats)
-    append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
-    ledger.close()
-    return folder
+    with begun(output / name, experiment) as ledger:
+        for number, (point, reached) in enumerate(zip(POINTS, REACHED, strict=True)):
+            config = experiment.suggested(cell, cell.space.suggest(FixedPoint(point)))
+            trial = ledger.create(cell.name, number, point, config)
+            ledger.report(trial, 1, dict(zip(("val/rsum", COUNT), reached, strict=True)), TrialState.FINISHED)
+        if confirmed:
+            values = [
+                (trial, [trial.best_value + seed for seed in range(3)]) for trial in ledger.history.study(cell.name)
+            ]
+            open_test(ledger, add_repeats(ledger, values, 0))
+        append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
+    return output / name
 
 
 NAMES_NO_SETTING = ("Pareto", "caveats", "curves", "winners at the end")

@@ -263,7 +263,7 @@ def studies(draw):
 
 
 @given(studies(), st.randoms(use_true_random=False))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_neither_order_nor_json_changes_a_verdict_and_one_seed_never_wins(candidates, random):
     shuffled = []
     for one in candidates:
@@ -279,7 +279,7 @@ def test_neither_order_nor_json_changes_a_verdict_and_one_seed_never_wins(candid
 
 
 @given(studies())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_worse_candidate_changes_neither_winner_nor_runner_up(candidates):
     before = judge_one(*candidates)
     after = judge_one(*candidates, candidate("a worse one", [100.0, 101.0, 102.0]))

@@ -67,7 +67,6 @@ def test_what_is_said_of_a_comparison() -> None:
     verdict = judge_one(study(3, Effects(lead=6.0), (5, 5)), baseline="c1", smallest_difference=4)
     (comparison,) = verdict.comparisons
     found = comparison.over_images
-    assert found is not None
     assert (verdict.verdict, verdict.decided_by) == (Verdict.BETTER, "seeds_and_images")
     written = verdict.to_dict()["comparisons"][0]["over_images"]
     assert written["probability"] > written["probability_of_smallest"] > 0.5

@@ -15,7 +15,7 @@ from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.machines.cluster import Cluster
 from orchestrator.searches.preparation import open_checkpoints, open_directory
 from orchestrator.searches.resuming import answered, check_folder, extend_experiment, how_to_resume, read_experiment
-from tests.support.commands import what_a_command_says
+from tests.support.commands import CommandLine
 from tests.support.experiments import add_trial, begun, make_experiment
 from tests.support.fake_workload import report
 from tests.support.records import append
@@ -71,23 +71,19 @@ def test_more_trials_and_hours_are_added_to_what_there_was(tmp_path: Path, clock
     ids=["nothing", "zero", "nan", "infinite", "no number", "grid"],
 )
 def test_what_is_no_extension_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict, arguments: list[str], message: str
+    tmp_path: Path, cli: CommandLine, changes: dict, arguments: list[str], message: str
 ) -> None:
-    code, _, said = what_a_command_says(capsys, ["extend", str(begin(tmp_path / "tiny", **changes)), *arguments])
-    assert code == 2
-    assert message in said
-    assert "Traceback" not in said
+    assert message in cli.refuses("extend", begin(tmp_path / "tiny", **changes), *arguments)
 
 
 @pytest.mark.parametrize("arguments", [["resume"], ["extend", "--hours", "1"], ["confirm"]], ids=lambda given: given[0])
 def test_a_copy_under_another_name_is_refused_instead_of_the_original_being_changed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
+    tmp_path: Path, cli: CommandLine, arguments: list[str]
 ) -> None:
     with begun(tmp_path / "copy") as ledger:
         add_trial(ledger, [1.0])
     before = (tmp_path / "copy" / "journal.jsonl").read_bytes()
-    code, _, said = what_a_command_says(capsys, [*arguments, "copy", "--output", str(tmp_path)])
-    assert code == 2
+    said = cli.refuses(*arguments, "copy", "--output", tmp_path)
     assert "copy: holds the experiment 'tiny', whose folder must be called tiny" in " ".join(said.split())
     assert (tmp_path / "copy" / "journal.jsonl").read_bytes() == before
     assert not (tmp_path / "tiny").exists()

@@ -22,7 +22,7 @@ from orchestrator.studies.samplers import plain_value
 from orchestrator.studies.study import Studies
 from search_spaces import PastTrial, Range, StudySoFar, Values
 from tests.integration.notebook_process import Cells, keys
-from tests.support.commands import run_command
+from tests.support.commands import CommandLine
 from tests.support.experiments import start
 from tests.support.in_process import without_ray
 from tests.support.plugins import EXAMPLES, plugins_gone_afterwards
@@ -71,15 +71,13 @@ def test_a_sampler_is_told_where_the_study_looks_and_what_became_of_each_trial(
     studies = Studies(experiment, ledger)
     for values, state in (([1.0, 3.0], TrialState.FINISHED), ([2.0], TrialState.STOPPED_EARLY), ([], None)):
         trial = studies.next()
-        assert trial is not None
         for epoch, value in enumerate(values, start=1):
             verdict = state if epoch == len(values) and state else TrialState.RUNNING
             ledger.report(trial, epoch, {"val/rsum": value}, verdict)
         if state is None:
             ledger.end(trial, TrialState.DIVERGED, "train/loss is nan")
         studies.observe(trial)
-    running = studies.next()
-    assert running is not None and studies.next() is not None
+    assert studies.next() is not None and studies.next() is not None
     study, _ = asked[-1]
     params = [trial.params for trial in ledger.history.trials.values()]
     assert study.trials == (
@@ -269,27 +267,25 @@ def test_a_sampler_that_fails_ends_the_search_after_the_trials_that_run(
 
 
 def test_a_process_that_knows_no_plugin_summarises_the_search(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: CommandLine
 ) -> None:
     write(tmp_path, STEADY)
     with without_ray():
         search(tmp_path, monkeypatch, "steady")
     forget("my_sampler.py")
     for command in ("status", "summarise"):
-        assert (
-            run_command([command, "own", "--output", str(tmp_path / "runs")]) == 0 and "pets" in capsys.readouterr().out
-        )
+        assert "pets" in cli.shows(command, "own", "--output", tmp_path / "runs")
 
 
 @pytest.mark.proof
 def test_it_is_listed_and_checked_on_the_command_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: CommandLine
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path, STEADY)
-    for words, code, told in (
-        (["plugins", "--plugin", "my_sampler.py"], 0, "samplers"),
-        (["list", "samplers", "--plugin", "my_sampler.py"], 0, "steady"),
-        (["check-plugin", "my_sampler.py"], 0, "my_sampler.py:5 steady (samplers)"),
+    for words, told in (
+        (["plugins", "--plugin", "my_sampler.py"], "samplers"),
+        (["list", "samplers", "--plugin", "my_sampler.py"], "steady"),
+        (["check-plugin", "my_sampler.py"], "my_sampler.py:5 steady (samplers)"),
     ):
-        assert run_command(words) == code and told in capsys.readouterr().out
+        assert told in cli.shows(*words)

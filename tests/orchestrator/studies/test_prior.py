@@ -43,7 +43,6 @@ def search(experiment: Experiment, output: Path, count: int, best: float = 0.05)
         studies, trials = Studies(experiment, ledger), []
         for _ in range(count):
             trial = studies.next()
-            assert trial is not None
             ledger.report(
                 trial, trial.total_epochs, {"val/rsum": -abs(trial.params["temperature"] - best)}, TrialState.FINISHED
             )

@@ -76,7 +76,6 @@ def test_optuna_is_told_what_happened_with_the_best_value(
     experiment = make_experiment(losses=["nt_xent"])
     studies = Studies(experiment, ledger)
     trial = studies.next()
-    assert trial is not None
     for epoch, rsum in enumerate([1.0, 3.0, 2.0], start=1):
         is_end = epoch == 3 and state in (TrialState.FINISHED, TrialState.STOPPED_EARLY)
         ledger.report(trial, epoch, {"val/rsum": rsum}, state if is_end else TrialState.RUNNING)
@@ -119,7 +118,6 @@ def suggest(path: Path, values: Sequence[float], state: TrialState) -> float:
             ledger.report(trial, epoch, {"val/rsum": rsum}, state if epoch == 3 else TrialState.RUNNING)
     suggested = Studies(experiment, ledger).next()
     ledger.close()
-    assert suggested is not None
     return float(suggested.params["temperature"])
 
 
@@ -142,7 +140,6 @@ def test_further_objectives_are_those_of_the_best_epoch(ledger: Ledger, directio
     experiment = make_experiment(losses=["nt_xent"], search=search)
     studies = Studies(experiment, ledger)
     trial = studies.next()
-    assert trial is not None
     for epoch, (rsum, negatives) in enumerate([(1.0, 70.0), (3.0, 50.0), (2.0, 60.0)], start=1):
         state = TrialState.FINISHED if epoch == 3 else TrialState.RUNNING
         ledger.report(trial, epoch, {"val/rsum": rsum, "cocos/i2t_negatives_per_query": negatives}, state)
@@ -181,8 +178,7 @@ def test_a_study_that_is_closed_gets_no_new_trial_until_it_is_open_again(ledger:
     assert issued == [triplet] * 4
     assert studies.next() is None
     closed.clear()
-    again = studies.next()
-    assert again is not None and again.study == nt_xent
+    assert studies.next().study == nt_xent
 
 
 def plan(count: int = 3) -> list[TrialCreated]:
@@ -197,7 +193,6 @@ def test_planned_trials_come_once_in_their_order(ledger: Ledger) -> None:
     source, judge = PlannedTrials(plan, ledger), RecordingScheduler(ledger)
     assert source.outstanding == 3
     first, second = source.next(), source.next()
-    assert first is not None and second is not None
     assert [judge.judge(first, Step(epoch, {"val/rsum": 5.0 - epoch})) for epoch in (1, 2)] == ["running", "finished"]
     assert judge.judge(second, Step(1, {"val/rsum": 1.0})) is TrialState.RUNNING
     with reopened(ledger) as again:
@@ -215,7 +210,7 @@ def test_the_search_knows_nothing_of_planned_trials(ledger: Ledger) -> None:
     studies = Studies(experiment, ledger)
     assert studies.outstanding == 8
     first = studies.next()
-    assert first is not None and (first.id, first.stage) == ("pets-vsepp-nt_xent-0000", Stage.SEARCH)
+    assert (first.id, first.stage) == ("pets-vsepp-nt_xent-0000", Stage.SEARCH)
     assert ledger.history.study("pets-vsepp-nt_xent") == [first]
 
 
@@ -328,7 +323,6 @@ def test_suggestions_are_those_of_a_study_that_optuna_keeps_itself(ledger: Ledge
     first = list(cell.space.first_points())
     for number, end in zip(range(24), itertools.cycle(ENDS)):
         trial = source.next()
-        assert trial is not None
         if number < len(first):
             oracle.sampler = RandomSampler(seed=0)
             oracle.enqueue_trial(dict(first[number]))

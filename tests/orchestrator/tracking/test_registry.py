@@ -225,11 +225,9 @@ def test_runs_are_found_whatever_characters_the_ids_of_their_trials_have(output:
     done = put(output, Champion(STRANGE, "tiny", trial, False, "val/rsum", 10.0, "d1"))
     assert (done.version, done.is_champion) == (1, True)
     page = comparison_page(default_uri(output), [("tiny", trial), ("tiny", LOW.trial)])
-    assert page is not None and page.startswith("/#/compare-runs?")
+    assert page.startswith("/#/compare-runs?")
     experiment = client.get_experiment_by_name("tiny")
-    assert experiment is not None
     for name in (LOW.trial, HIGH.trial, trial):
-        run = find_run(client, experiment.experiment_id, name)
-        assert run is not None and run.data.tags["trial"] == name
+        assert find_run(client, experiment.experiment_id, name).data.tags["trial"] == name
     for other in ("x", "'"):
         assert find_run(client, experiment.experiment_id, LOW.trial.replace("_", other)) is None

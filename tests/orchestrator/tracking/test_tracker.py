@@ -9,8 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from orchestrator.winners.winners import ranks_file, weights_file
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.records import append
 from tests.support.stored_runs import assert_store_agrees, stored
+from tests.support.waiting import wait_until
 
 
 @contextmanager
@@ -172,7 +172,6 @@ def test_a_store_that_never_answers_is_said_and_nothing_waits_for_it(output: Pat
     tracker.start()
     wait_until(lambda: tracker.problem is not None)
     tracker.close(1)
-    assert tracker.problem is not None
     assert "1 run not delivered to MLflow" in tracker.problem
     assert "\n" not in tracker.problem
 
@@ -237,19 +236,11 @@ def test_a_trial_that_goes_on_has_its_run_while_it_trains(
         assert stored(output)[trial.id][0].info.status == "RUNNING"
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 300
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_what_strangers_wrote_stays_text(output: Path, client: MlflowClient) -> None:
     with session(output, description="*bold* <script>x</script> & \x07") as ledger:
         trial = add_trial(ledger, [1.0], state=TrialState.FAILED, error="\x1b[31m <b>no</b>\x00")
     assert stored(output)[trial.id][0].data.tags["error"] == "\\x1b[31m <b>no</b>\\x00"
     experiment = client.get_experiment_by_name("tiny")
-    assert experiment is not None
     tags = experiment.tags
     assert tags["mlflow.note.content"] == "\\*bold\\* &lt;script&gt;x&lt;/script&gt; &amp; \\\\x07"
     view = json.loads(tags["mlflow.sharedViewState.leaderboard"])
@@ -288,7 +279,6 @@ def tracking(output: Path) -> TrackingProcess:
 
 def begin(tracking: TrackingProcess) -> psutil.Process:
     tracking.start()
-    assert tracking._process is not None
     return psutil.Process(tracking._process.pid)
 
 
@@ -330,7 +320,6 @@ def test_a_process_that_was_killed_is_replaced_while_the_search_goes_on_and_at_i
     add_trial(ledger, [3.0])
     append(ledger, "experiment_ended", outcome="finished")
     tracking._is_closing.set()
-    assert tracking._process is not None
     tracking._process.kill()
     tracking._process.wait(120)
     tracking.close(300)
@@ -383,7 +372,6 @@ def test_a_search_that_is_killed_takes_the_process_along(output: Path, ledger: L
         server.settimeout(300)
         command = [sys.executable, "-c", SEARCH, str(output), f"http://127.0.0.1:{server.getsockname()[1]}"]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as search:
-            assert search.stdout is not None
             number = int(search.stdout.readline())
             if is_delivering:
                 asked.enter_context(server.accept()[0])

@@ -25,9 +25,7 @@ WIDTHS = (80, 100, 160)
 
 
 def whole_table(rows: list) -> Table:
-    table = layout_table(RETRIEVAL_LAYOUT, rows).table
-    assert table is not None
-    return table
+    return layout_table(RETRIEVAL_LAYOUT, rows).table
 
 
 @pytest.mark.parametrize("width", WIDTHS)

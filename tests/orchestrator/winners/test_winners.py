@@ -29,7 +29,7 @@ from orchestrator.winners.winners import (
 from orchestrator.workload.evaluation import measure_checkpoint
 from orchestrator.workload.training import TrainablesWorkload
 from orchestrator.workload.workload import TestEvaluation
-from tests.support.commands import run_command
+from tests.support.commands import CommandLine
 from tests.support.experiments import add_repeat, add_trial, open_test
 from tests.support.fake_workload import report
 from tests.support.precomputed_folder import write_precomputed
@@ -162,17 +162,16 @@ def test_a_training_is_tested_on_the_test_split(trained: Trained) -> None:
     ("options", "split"), [((), "test"), (("--split", "test"), "test"), (("--split", "val"), "val")]
 )
 def test_evaluate_looks_at_the_split_that_is_named(
-    trained: Trained, capsys: pytest.CaptureFixture[str], tmp_path: Path, options: tuple[str, ...], split: str
+    trained: Trained, cli: CommandLine, tmp_path: Path, options: tuple[str, ...], split: str
 ) -> None:
     import torch
 
     from trainables.metrics import metrics_of_ranks
 
-    where = ("--data-root", str(trained.root / "data"), "--device", "cpu", "--json", *options)
+    where = ("--data-root", trained.root / "data", "--device", "cpu", *options)
     file = tmp_path / "new" / "ranks.npz"
     for ranked in ((), ("--ranks", str(file))):
-        assert run_command(["evaluate", str(trained.checkpoint), *where, *ranked]) == 0
-        told = json.loads(capsys.readouterr().out)
+        told = cli.json("evaluate", trained.checkpoint, *where, *ranked)
         assert told["metrics"] == trained.metrics[split]
     ranks = read_ranks(file)
     assert told["ranks"] == str(file)
@@ -192,10 +191,9 @@ def test_evaluate_looks_at_the_split_that_is_named(
     ],
 )
 def test_a_file_of_ranks_that_cannot_be_written_is_refused_before_any_work(
-    capsys: pytest.CaptureFixture[str], options: tuple[str, ...], said: str
+    cli: CommandLine, options: tuple[str, ...], said: str
 ) -> None:
-    assert run_command(["evaluate", "there-is-no-such-checkpoint", *options]) == 2
-    assert said in capsys.readouterr().err
+    assert said in cli.refuses("evaluate", "there-is-no-such-checkpoint", *options)
 
 
 def statistics_of(trained: Trained, checkpoint: Path) -> Mapping[str, Any]:
