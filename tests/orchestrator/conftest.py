@@ -18,6 +18,14 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 
 @pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the test, in which commands run and keep what they prepare."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path
+
+
+@pytest.fixture
 def cli(capsys: pytest.CaptureFixture[str]) -> CommandLine:
     return CommandLine(capsys)
 

@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable
 
+import psutil
+
 
 def wait_until(condition: Callable[[], object]) -> None:
     """Wait until a condition holds, five minutes at most."""
@@ -10,3 +12,11 @@ def wait_until(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def has_ended(process: int) -> bool:
+    """Say whether a process has ended; who started it may not have waited for it yet."""
+    try:
+        return psutil.Process(process).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True

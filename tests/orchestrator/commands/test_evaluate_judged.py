@@ -12,11 +12,9 @@ PLACES = ("--data-root", "data", "--device", "cpu")
 
 
 @pytest.fixture
-def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: CommandLine) -> Path:
+def checkpoint(here: Path, cli: CommandLine) -> Path:
     """A training of one epoch on a dataset with judgements of its test split."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    folder = write_flickr(tmp_path / "data")
+    folder = write_flickr(here / "data")
     np.save(folder / "features_global.npy", np.random.default_rng(0).standard_normal((6, 8)).astype(np.float32))
     settings = {
         "dataset": "small",
@@ -29,7 +27,7 @@ def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: CommandLine
     }
     given = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
     cli.shows("train", *given, *PLACES)
-    return next((tmp_path / "runs" / "train").iterdir())
+    return next((here / "runs" / "train").iterdir())
 
 
 def test_judged_metrics_stand_beside_the_annotated_ones(checkpoint: Path, cli: CommandLine) -> None:

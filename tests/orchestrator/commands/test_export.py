@@ -24,11 +24,10 @@ from trainables import extras
 
 
 @pytest.fixture
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    with begun(tmp_path / "runs" / "tiny") as ledger:
+def runs(here: Path) -> Path:
+    with begun(here / "runs" / "tiny") as ledger:
         add_one_in_each_state(ledger)
-    return tmp_path / "runs"
+    return here / "runs"
 
 
 READERS = {
@@ -160,10 +159,8 @@ def test_cells_that_begin_like_formulas_are_texts_and_numbers_stay_numbers(runs:
 
 
 @pytest.mark.parametrize("source", shipped_experiments())
-def test_a_file_that_is_begun_is_the_experiment_under_another_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: CommandLine, source: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.usefixtures("here")
+def test_a_file_that_is_begun_is_the_experiment_under_another_name(cli: CommandLine, source: str) -> None:
     cli.shows("init", "my-search.yaml", "--from", source)
     mine, theirs = load_experiment("my-search.yaml").to_dict(), load_experiment(source).to_dict()
     assert mine.pop("name") == "my-search" and theirs.pop("name") == source
@@ -172,12 +169,9 @@ def test_a_file_that_is_begun_is_the_experiment_under_another_name(
     assert "orchestrator search my-search.yaml" in text and "# budget.plateau: null  # Ended trials in a row" in text
 
 
-def test_a_file_that_cannot_be_begun_is_refused_and_none_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: CommandLine
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_file_that_cannot_be_begun_is_refused_and_none_is_replaced(here: Path, cli: CommandLine) -> None:
     Path("mine.yaml").write_text("name: mine")
-    write_precomputed(tmp_path / "data" / "pets")
+    write_precomputed(here / "data" / "pets")
     for arguments, said in (
         (["mine.yaml"], "mine.yaml: is there already"),
         (["other.yaml", "--from", "scenes-smok"], "did you mean 'scenes-smoke'?"),
@@ -204,17 +198,11 @@ QUICK = ["--from", "flickr8k-quick"]
     ],
 )
 def test_an_experiment_file_begins_with_what_suits_the_data(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    cli: CommandLine,
-    folders: list[str],
-    arguments: list[str],
-    wanted: tuple[str, list[str]],
+    here: Path, cli: CommandLine, folders: list[str], arguments: list[str], wanted: tuple[str, list[str]]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     for name in folders:
-        write_precomputed(tmp_path / "my data" / name)
-    (tmp_path / "my data" / "notes").mkdir(parents=True)
+        write_precomputed(here / "my data" / name)
+    (here / "my data" / "notes").mkdir(parents=True)
     cli.shows("init", "mine.yaml", "--data-root", "my data", *arguments)
     source, datasets = wanted
     mine, theirs = load_experiment("mine.yaml").to_dict(), load_experiment(source).to_dict()

@@ -19,13 +19,11 @@ from trainables.ranks import Ranks, write_ranks
 
 
 @pytest.fixture
-def confirmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Split]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    write_flickr(tmp_path / "data")
-    splits = dict(load_dataset("small", tmp_path / "data", features=None).splits)
+def confirmed(here: Path) -> dict[str, Split]:
+    write_flickr(here / "data")
+    splits = dict(load_dataset("small", here / "data", features=None).splits)
     experiment = make_experiment(datasets=["small"], confirm={"top": 1, "seeds": 3})
-    with begun(tmp_path / "runs" / "tiny", experiment) as ledger:
+    with begun(here / "runs" / "tiny", experiment) as ledger:
         losses = {"nt_xent": 300.0, "triplet_sh": 200.0}
         trials = [add_trial(ledger, [value], loss=loss, dataset="small") for loss, value in losses.items()]
         repeats = add_repeats(ledger, [(trial, [trial.best_value] * 3) for trial in trials])
@@ -133,11 +131,8 @@ def test_what_is_no_candidate_is_refused_with_the_place(
     assert message in err and "Traceback" not in err
 
 
-def test_a_search_that_was_not_confirmed_is_refused_with_the_way_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: CommandLine
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with begun(tmp_path / "runs" / "tiny") as ledger:
+def test_a_search_that_was_not_confirmed_is_refused_with_the_way_out(here: Path, cli: CommandLine) -> None:
+    with begun(here / "runs" / "tiny") as ledger:
         add_trial(ledger, [1.0])
     assert "`orchestrator confirm tiny`" in cli.refuses("judge", "tiny")
 

@@ -22,7 +22,7 @@ from orchestrator.report.experiment_report import report_experiments
 from orchestrator.report.figures import ABOUT, Figure, colour_range
 from orchestrator.report.leaderboard import about
 from orchestrator.report.loss_figures import rank_correlation
-from orchestrator.report.page import Page, build_page
+from orchestrator.report.page import build_page
 from orchestrator.report.search_figures import FEW, highest_means
 from orchestrator.report.space_figures import number_ticks, searched
 from orchestrator.report.studies import studies_of
@@ -79,18 +79,14 @@ def test_all_curves_are_shown_where_they_are_few(trials: int, losses: tuple[str,
     assert len(option.panels[0].data) == curves
 
 
-def learning(values: list[list[float]]) -> Page:
+def test_a_learned_hyper_parameter_is_drawn_over_the_epochs() -> None:
     author = Author(experiment(losses=("nt_xent",)))
-    for number, temperatures in enumerate(values):
+    for number, temperatures in enumerate([[0.1, 0.08, 0.07], [0.2, 0.1, 0.001]]):
         trial = author.create("nt_xent", number, {"temperature": "learned"})
         for epoch, temperature in enumerate(temperatures, start=1):
             state = "finished" if epoch == len(temperatures) else "running"
             author.epoch(trial, epoch, {"val/rsum": 10.0 * number + epoch, "loss/temperature": temperature}, state)
-    return build_page(author.finish())
-
-
-def test_a_learned_hyper_parameter_is_drawn_over_the_epochs() -> None:
-    _, option = learning([[0.1, 0.08, 0.07], [0.2, 0.1, 0.001]]).figures["curves"].options
+    _, option = build_page(author.finish()).figures["curves"].options
     assert option.label == "NT-Xent: τ"
     first, leader = option.panels[0].data
     assert (first["x"], first["y"]) == ([1, 2, 3], [0.1, 0.08, 0.07])

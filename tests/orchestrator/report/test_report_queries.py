@@ -67,15 +67,12 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Asked:
     return Asked(data, checkpoint, source, retrieve(checkpoint, data, source, "val", device="cpu"))
 
 
-def similarities(asked: Asked) -> np.ndarray:
-    model, _ = load_best(asked.checkpoint, asked.data)
-    split = ResidentSplit(asked.data.splits["val"], torch.device("cpu"))
-    with evaluating(model):
-        return (encode_images(model, split) @ encode_captions(model, split).T).numpy()
-
-
 def test_answers_and_ranks_are_those_of_a_loop(asked: Asked) -> None:
-    scores, split = similarities(asked), asked.data.splits["val"]
+    model, _ = load_best(asked.checkpoint, asked.data)
+    split = asked.data.splits["val"]
+    resident = ResidentSplit(split, torch.device("cpu"))
+    with evaluating(model):
+        scores = (encode_images(model, resident) @ encode_captions(model, resident).T).numpy()
     i2t, t2i = asked.answers.groups.values()
     for place, query in enumerate(i2t):
         row = scores[place * 2]

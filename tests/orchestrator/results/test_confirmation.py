@@ -46,21 +46,13 @@ def test_the_best_of_each_study_and_the_best_published_settings_are_chosen(ledge
     assert choose_candidates(ledger.history, 1, per_study=True) == [nt_xent[1], triplet[1], nt_xent[0], triplet[0]]
 
 
-def of_values(ledger: Ledger, rsum: dict[tuple[float, float], float]) -> dict[tuple[float, float], Trial]:
-    """A finished trial for each temperature and learning rate."""
-    found = {}
-    for (temperature, rate), value in rsum.items():
-        trial = vary(add_trial(ledger, [value]), temperature)
+def test_the_best_of_each_value_of_a_parameter_is_chosen(ledger: Ledger) -> None:
+    trials = {}
+    values = {(0.2, 1e-3): 40.0, (0.2, 2e-3): 41.0, (0.3, 1e-3): 12.0, (0.3, 2e-3): 11.0, (0.4, 1e-3): 90.0}
+    for (temperature, rate), value in values.items():
+        trials[temperature, rate] = trial = vary(add_trial(ledger, [value]), temperature)
         trial.params = {"temperature": temperature, "training.learning_rate": rate}
         trial.config = replace(trial.config, training=replace(trial.config.training, learning_rate=rate))
-        found[temperature, rate] = trial
-    return found
-
-
-def test_the_best_of_each_value_of_a_parameter_is_chosen(ledger: Ledger) -> None:
-    trials = of_values(
-        ledger, {(0.2, 1e-3): 40.0, (0.2, 2e-3): 41.0, (0.3, 1e-3): 12.0, (0.3, 2e-3): 11.0, (0.4, 1e-3): 90.0}
-    )
     chosen = choose_candidates(ledger.history, 1, each_of="temperature")
     assert chosen == [trials[0.4, 1e-3], trials[0.2, 2e-3], trials[0.3, 1e-3]]
     plan = make_experiment(

@@ -179,25 +179,8 @@ def test_it_is_the_mean_over_all_subsets(values: np.ndarray) -> None:
         assert np.mean(np.array(bests) <= low) >= 0.1 - 1e-9
         assert np.mean(np.array(bests) < low) < 0.1
         assert np.mean(np.array(bests) <= high) >= 0.9 - 1e-9
-
-
-@given(LISTS)
-def test_more_trials_are_never_worse_and_all_of_them_have_the_best(values: np.ndarray) -> None:
-    curve = expected_best(values, range(1, len(values) + 1))
-    assert np.all(np.diff(curve) >= -1e-9)
-    assert curve[0] == pytest.approx(values.mean())
-    assert curve[-1] == pytest.approx(values.max())
-    assert expected_best(values[::-1], [1])[0] == pytest.approx(curve[0])
-
-
-def test_it_is_unbiased_where_drawing_with_replacement_is_too_low() -> None:
-    """Many searches of 8 trials: the mean of the estimates is the expected best of 6 independent trials."""
-    values = np.random.default_rng(0).standard_normal((40_000, 8))
-    truth = np.random.default_rng(1).standard_normal((400_000, 6)).max(1).mean()
-    assert expected_best(values, [6]).mean() == pytest.approx(truth, abs=0.012)
-    below = np.arange(9) / 8
-    replaced = np.sort(values, axis=1) @ np.diff(below**6)
-    assert replaced.mean() < truth - 0.1
+    two_searches = expected_best(np.stack([values, -values]), [1])
+    assert two_searches[:, 0] == pytest.approx([values.mean(), -values.mean()])
 
 
 def test_between_whole_numbers_of_trials_a_budget_is_on_a_straight_line() -> None:

@@ -28,10 +28,6 @@ def judge_one(*candidates, **arguments):
     return judge(candidates, **arguments)
 
 
-def roles_of(verdict):
-    return [(one.label, *one.roles) for one in verdict.comparisons]
-
-
 KINDS = np.array([0, 0, 0, 0, 1, 1])
 
 
@@ -128,7 +124,8 @@ STRONG = candidate("strong", [250.0, 251.0, 252.0], loss="triplet")
     ],
 )
 def test_who_is_compared_with_the_winner_in_which_roles(candidates, baseline, roles):
-    assert roles_of(judge_one(A, *candidates, baseline=baseline)) == roles
+    verdict = judge_one(A, *candidates, baseline=baseline)
+    assert [(one.label, *one.roles) for one in verdict.comparisons] == roles
 
 
 def test_welchs_test_is_on_the_metric_that_decides():
@@ -159,15 +156,6 @@ def test_a_lead_over_the_rival_pays_for_every_candidate_of_the_winners_loss():
     _, rival = judge_one(*same, candidate("b", [346.0, 347.5, 348.0])).comparisons[:2]
     assert rival.roles == ("rival",)
     assert rival.holm_p == pytest.approx(1 - (1 - rival.welch_p / 2) ** 8)
-
-
-def test_a_candidate_that_is_far_better_on_test_shows_the_winner_to_be_worse():
-    chosen = candidate("a", [350.0, 351.0, 352.0], [310.0, 311.0, 312.0])
-    second = candidate("b", [340.0, 341.0, 342.0], [300.0, 301.0, 302.0])
-    third = candidate("c", [390.0, 391.0, 392.0], [200.0, 201.0, 202.0])
-    verdict = judge_one(chosen, second, third)
-    assert (verdict.winner.label, verdict.verdict) == ("a", Verdict.WORSE)
-    assert verdict.comparisons[1].holm_p == pytest.approx(2 * verdict.comparisons[1].welch_p)
 
 
 def test_a_winner_that_beats_every_candidate_needs_no_correction():

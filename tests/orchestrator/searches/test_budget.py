@@ -128,13 +128,6 @@ def test_a_plateau_closes_its_study_until_something_better_comes(ledger: Ledger)
     assert not made.is_closed(name)
 
 
-def test_a_fresh_process_knows_the_same(ledger: Ledger) -> None:
-    add_trial(ledger, [30.0])
-    add_trial(ledger, [20.0])
-    made = meter(ledger.history, plateau=1, target=30.0)
-    assert (made.limit(), made.is_closed("pets-vsepp-nt_xent")) == ("target", True)
-
-
 @pytest.mark.parametrize("jump", [86_400.0, -86_400.0], ids=["forward", "back"])
 def test_whoever_sets_the_machines_clock_spends_and_gives_back_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, jump: float

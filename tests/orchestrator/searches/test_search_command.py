@@ -35,12 +35,10 @@ Command = Callable[..., str]
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def root(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    monkeypatch.chdir(tmp_path)
-    write_precomputed(tmp_path / "data" / "pets")
-    return tmp_path
+    write_precomputed(here / "data" / "pets")
+    return here
 
 
 @pytest.fixture

@@ -63,10 +63,9 @@ def test_what_waits_for_room_or_for_the_next_start_is_to_come(tmp_path: Path) ->
     "ends", [[], [{"outcome": "interrupted", "ended_by": "signal"}]], ids=["killed", "interrupted"]
 )
 def test_json_and_table_say_the_same_of_what_is_left_and_how_to_resume(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: CommandLine, ends: list[dict[str, str]]
+    here: Path, cli: CommandLine, ends: list[dict[str, str]]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    with begin(tmp_path / "my runs" / "tiny", options={"data-root": "/data"}) as ledger:
+    with begin(here / "my runs" / "tiny", options={"data-root": "/data"}) as ledger:
         add_trial(ledger, [30.0])
         add_trial(ledger, [20.0], state=TrialState.RUNNING)
         for end in ends:

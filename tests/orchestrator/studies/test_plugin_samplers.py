@@ -278,11 +278,8 @@ def test_a_process_that_knows_no_plugin_summarises_the_search(
 
 
 @pytest.mark.proof
-def test_it_is_listed_and_checked_on_the_command_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: CommandLine
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path, STEADY)
+def test_it_is_listed_and_checked_on_the_command_line(here: Path, cli: CommandLine) -> None:
+    write(here, STEADY)
     for words, told in (
         (["plugins", "--plugin", "my_sampler.py"], "samplers"),
         (["list", "samplers", "--plugin", "my_sampler.py"], "steady"),

@@ -155,10 +155,6 @@ def test_a_terminal_still_gets_what_draws_on_it(monkeypatch: pytest.MonkeyPatch)
     assert screen.getvalue() == "\x1b[?25l\x1b[31mx\x1b[0m\n"
 
 
-def calls(tree: ast.AST) -> list[ast.Call]:
-    return [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-
-
 ROOM = Path(orchestrator.__file__).parent
 WAY = ROOM / "text" / "terminal.py"
 """The module that alone writes to a terminal."""
@@ -171,7 +167,8 @@ WRITERS = re.compile(r"\b(Console|Live|Progress|print|echo|secho|write)\(")
 def test_there_is_no_other_way_to_the_terminal() -> None:
     sources = {path: path.read_text(encoding="utf-8") for path in {*ROOM.rglob("*.py")} - {WAY}}
     for path, source in sources.items():
-        for call in calls(ast.parse(source)) if WRITERS.search(source) else []:
+        nodes = ast.walk(ast.parse(source)) if WRITERS.search(source) else ()
+        for call in (node for node in nodes if isinstance(node, ast.Call)):
             name = ast.unparse(call.func)
             where = f"{path.relative_to(ROOM)}:{call.lineno}"
             assert name not in ("Console", "typer.echo", "typer.secho", "sys.stdout.write", "sys.stderr.write"), where

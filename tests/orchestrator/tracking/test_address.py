@@ -90,7 +90,7 @@ def test_other_addresses_stay_as_they_are(address: str, tmp_path: Path) -> None:
     assert PASSWORD not in os.environ
 
 
-@pytest.mark.usefixtures("no_credentials")
+@pytest.mark.usefixtures("no_credentials", "here")
 @pytest.mark.parametrize(
     ("line", "code"),
     [
@@ -108,9 +108,8 @@ def test_other_addresses_stay_as_they_are(address: str, tmp_path: Path) -> None:
     ],
 )
 def test_a_password_on_a_command_line_is_warned_of_and_not_repeated(
-    line: list[str], code: int, cli: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    line: list[str], code: int, cli: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("orchestrator.doctor.machine.check_gpu", lambda: Check("gpu", "ok", "none"))
     ended, said, message = cli.run(*line)
     assert "CANARY" not in said + message

@@ -73,16 +73,15 @@ def test_beside_the_delivery_of_a_running_search_nothing_is_sent(
     assert all_runs(client) == []
 
 
-def test_one_store_is_one_however_its_address_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_one_store_is_one_however_its_address_is_written(here: Path) -> None:
     for uri, again in (
-        (default_uri(tmp_path), "sqlite:///mlflow.db"),
+        (default_uri(here), "sqlite:///mlflow.db"),
         ("https://me:secret@mlflow.example", "https://me:other@mlflow.example/"),
     ):
-        with take_turn(uri, tmp_path, "tiny"):
+        with take_turn(uri, here, "tiny"):
             with pytest.raises(DeliveryBusyError):
-                take_turn(again, tmp_path, "tiny")
-            take_turn(again, tmp_path, "other").close()
+                take_turn(again, here, "tiny")
+            take_turn(again, here, "other").close()
 
 
 def test_a_tracker_waits_for_a_delivery_and_says_so(

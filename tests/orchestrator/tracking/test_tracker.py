@@ -31,7 +31,7 @@ from orchestrator.winners.winners import ranks_file, weights_file
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.records import append
 from tests.support.stored_runs import assert_store_agrees, stored
-from tests.support.waiting import wait_until
+from tests.support.waiting import has_ended, wait_until
 
 
 @contextmanager
@@ -377,13 +377,6 @@ def test_a_search_that_is_killed_takes_the_process_along(output: Path, ledger: L
                 asked.enter_context(server.accept()[0])
             search.kill()
         wait_until(lambda: has_ended(number))
-
-
-def has_ended(number: int) -> bool:
-    try:
-        return psutil.Process(number).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 @pytest.mark.proof

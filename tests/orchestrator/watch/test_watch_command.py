@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.commands import CommandLine
 from tests.support.experiments import add_trial, begun
-from tests.support.waiting import wait_until
+from tests.support.waiting import has_ended, wait_until
 
 pytestmark = pytest.mark.proof
 
@@ -120,15 +120,8 @@ def test_a_page_that_dies_leaves_the_search_alone(beside: subprocess.Popen[str])
     children = psutil.Process(beside.pid).children(recursive=True)
     for child in children:
         child.kill()
-    wait_until(lambda: not any(map(is_alive, children)))
+    # The search does not wait for its page, so that a page that is dead stays a zombie.
+    wait_until(lambda: all(has_ended(child.pid) for child in children))
     # All that could end it has ended: it goes on to its own end.
     assert beside.communicate("go on\n")[0] == "found\n"
     assert beside.returncode == 0
-
-
-def is_alive(process: psutil.Process) -> bool:
-    """Say whether a process runs; the search does not wait for its page, so that a page that is dead stays a zombie."""
-    try:
-        return process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False

@@ -223,6 +223,7 @@ def test_statistics_of_gradients_are_those_of_the_train_split(trained: Trained) 
 def test_statistics_of_gradients_are_those_of_the_loss_at_the_best_epoch(trained: Trained, tmp_path: Path) -> None:
     """Steps so small that no weight changes make the first epoch the best, with the loss before its change."""
     from trainables.checkpoint import save_epoch
+    from trainables.evaluation import load_best
 
     for first, (rate, temperature) in enumerate([(0.01, 0.2), (1e-30, 0.7)]):
         training = replace(trained.config.training, epochs=2, learning_rate=rate)
@@ -231,16 +232,10 @@ def test_statistics_of_gradients_are_those_of_the_loss_at_the_best_epoch(trained
         report = list(trained.workload.train(config, None))[-1]
         assert report.is_best == (first == 0), "the last epoch is the best of the first training alone"
         checkpoint = save_epoch(tmp_path / str(first), report)
-        model, _ = load_model(trained, checkpoint)
+        model, _ = load_best(checkpoint, trained.workload.open_data(trained.config))
         expected = {value: counted(trained, model, "train", temperature=value) for value in (0.2, 0.7)}
         assert expected[0.2] != expected[0.7]
         assert statistics_of(trained, checkpoint) == expected[temperature]
-
-
-def load_model(trained: Trained, checkpoint: Path) -> tuple[Any, TrialConfig]:
-    from trainables.evaluation import load_best
-
-    return load_best(checkpoint, trained.workload.open_data(trained.config))
 
 
 def test_a_winner_is_packed_with_what_it_has_not_seen(trained: Trained, tmp_path: Path) -> None:
