@@ -133,9 +133,7 @@ def full_disk(size: int) -> Iterator[None]:
     ("ending", "size"), [*product((".csv", ".jsonl", ".db", ".tensorboard"), (0, 30, 200)), (".db", 8192)]
 )
 @pytest.mark.usefixtures("runs")
-def test_a_full_disk_ends_an_export_with_one_message_and_leaves_nothing(
-    cli: CommandLine, ending: str, size: int
-) -> None:
+def test_a_full_disk_ends_an_export_with_a_message_and_leaves_nothing(cli: CommandLine, ending: str, size: int) -> None:
     with full_disk(size):
         code, _, message = cli.run("export", "tiny", "--to", f"trials{ending}")
     reason = "disk I/O error" if ending == ".db" else os.strerror(errno.EFBIG)

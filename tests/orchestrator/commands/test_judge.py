@@ -88,9 +88,7 @@ def test_a_model_without_seeds_is_a_candidate_in_every_form(
     assert (tmp_path / "runs" / "tiny" / "journal.jsonl").read_bytes() == before
 
 
-def test_a_label_that_is_repeated_has_a_seed_for_each_folder(
-    confirmed: dict[str, Split], tmp_path: Path, cli: CommandLine
-) -> None:
+def test_a_repeated_label_has_a_seed_a_folder(confirmed: dict[str, Split], tmp_path: Path, cli: CommandLine) -> None:
     folders = [write_outside(tmp_path / f"run{seed}", confirmed, "embeddings", seed) for seed in range(3)]
     arguments = ["judge", "tiny", *(part for folder in folders for part in ("--candidate", f"mine={folder}"))]
     standing = next(one for one in cli.json(*arguments)["standings"] if one["label"] == "mine")

@@ -218,9 +218,7 @@ def test_what_can_be_maximised_is_reported_by_a_trial_and_known_of_test() -> Non
     assert {name.removeprefix("val/") for name in METRICS if name.startswith("val/")} <= known.keys()
 
 
-def test_a_named_pipe_as_an_experiment_file_is_refused_without_waiting_for_a_writer(
-    tmp_path: Path, cli: CommandLine
-) -> None:
+def test_a_named_pipe_as_an_experiment_file_is_refused_without_waiting(tmp_path: Path, cli: CommandLine) -> None:
     pipe = tmp_path / "tiny.yaml"
     os.mkfifo(pipe)
     assert f"{pipe}: is no regular file; name a YAML file" in cli.refuses("search", pipe, "--dry-run")

@@ -201,9 +201,7 @@ def test_weights_of_another_architecture_are_refused(tmp_path: Path, cli: Comman
     assert "not the weights of a resnet18" in cli.refuses(*EXTRACT, "--weights", tmp_path / "weights.pt")
 
 
-def test_features_that_a_user_put_beside_an_unfinished_extraction_are_not_overwritten(
-    photos: Path, cli: CommandLine
-) -> None:
+def test_features_put_beside_an_unfinished_extraction_are_not_overwritten(photos: Path, cli: CommandLine) -> None:
     (photos / ".extract").mkdir()
     others = (("augmented_global.npy", ["--augmentations", "2"]), ("features_global.npy", ["--seed", "1"]))
     for name, options in others:

@@ -71,7 +71,7 @@ class Run:
         return trial
 
 
-def test_the_time_left_is_that_of_the_whole_from_the_first_epoch_on_and_after_a_resume(
+def test_the_time_left_is_that_of_the_whole_from_the_first_epoch_on_and_resumed(
     tmp_path: Path, clock: list[float]
 ) -> None:
     with closing(Ledger(tmp_path / "journal.jsonl")) as ledger:
@@ -186,7 +186,7 @@ def test_the_line_about_test_has_the_time_left_by_the_models_so_far(ledger: Ledg
     assert shown.line() == "test: 7 of 12 models evaluated · 00:00:41 left", "the time passes inside a model, too"
 
 
-def test_status_and_live_page_show_the_evaluation_and_the_time_left(
+def test_status_and_live_page_show_evaluation_and_time_left(
     tmp_path: Path, clock: list[float], cli: CommandLine
 ) -> None:
     with closing(Ledger(tmp_path / "journal.jsonl")) as ledger, hold(tmp_path):

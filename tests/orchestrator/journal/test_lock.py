@@ -194,9 +194,7 @@ def test_a_lock_that_is_a_link_is_refused_and_nothing_behind_it_written(tmp_path
     assert (tmp_path / "diary").read_text() == "mine"
 
 
-def test_a_question_shares_the_lock_for_a_moment_that_a_start_waits_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_start_waits_while_a_question_shares_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with (tmp_path / "lock").open("w") as reader, (tmp_path / "lock").open("w") as start:
 
         def ask_until_the_question_is_over(file: IO[str]) -> bool:

@@ -42,9 +42,7 @@ DAMAGES = [
 
 
 @pytest.mark.parametrize(("damage", "step"), DAMAGES)
-def test_whatever_line_is_damaged_the_rest_holds_together(
-    tmp_path: Path, damage: Callable[[bytes], bytes], step: int
-) -> None:
+def test_whatever_line_is_damaged_the_rest_holds(tmp_path: Path, damage: Callable[[bytes], bytes], step: int) -> None:
     path = tmp_path / "journal.jsonl"
     lines = write(path)
     before = read_journal(path)

@@ -61,9 +61,7 @@ def test_only_a_claim_that_held_can_raise_an_alarm(before: str | None, now: str)
 
 
 @pytest.mark.parametrize(("content", "message"), [("{}", "is no certificate"), ("other", "answers other questions")])
-def test_another_certificate_is_refused_before_any_training(
-    tmp_path: Path, cli: CommandLine, content: str, message: str
-) -> None:
+def test_another_certificate_is_refused_first(tmp_path: Path, cli: CommandLine, content: str, message: str) -> None:
     other = json.dumps({"claims_digest": "0" * 64, "findings": [{"id": "a", "answer": "holds"}], "cells": []})
     (tmp_path / "accepted.json").write_text(other if content == "other" else content)
     places = ("--output", tmp_path, "--reference", tmp_path / "accepted.json")

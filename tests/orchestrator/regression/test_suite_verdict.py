@@ -73,9 +73,7 @@ def test_gradients_that_changed_are_a_change_though_recall_is_the_same() -> None
 
 @pytest.mark.parametrize("further", [[], [250.0], [350.0], [250.0, 251.0, 252.0]], ids=str)
 @pytest.mark.parametrize("shared", [1, 2, 3])
-def test_a_cell_with_equal_shared_seeds_is_identical_whatever_further_seeds_say(
-    shared: int, further: list[float]
-) -> None:
+def test_a_cell_with_equal_shared_seeds_is_identical_despite_further_seeds(shared: int, further: list[float]) -> None:
     old, again = runs(OLD[:shared]), runs([*OLD[:shared], *further])
     result, answers = rerun(again, again, accepted(nt_xent=old, triplet=old), matters=1.0)
     assert {cell.finding for cell in result.cells} == {result.finding} == {Finding.IDENTICAL}

@@ -109,9 +109,7 @@ def test_settings_that_trained_alike_are_one_candidate_and_the_next_takes_the_fr
         pytest.param(lambda trial: setattr(trial, "config", replace(trial.config, seed=9)), id="another seed"),
     ],
 )
-def test_settings_that_did_not_train_alike_are_candidates_of_their_own(
-    ledger: Ledger, change: Callable[[Trial], object]
-) -> None:
+def test_settings_that_trained_differently_are_candidates(ledger: Ledger, change: Callable[[Trial], object]) -> None:
     first, second = margins(ledger, [[10.0, 20.0], [10.0, 20.0]])
     change(second)
     assert choose_candidates(ledger.history, 2) == [first, second]
@@ -144,9 +142,7 @@ def test_a_setting_that_was_trained_twice_is_no_finding(ledger: Ledger) -> None:
     assert not any("identical results" in warning for warning in confirmation.verdict.warnings)
 
 
-def test_a_confirmation_that_an_older_version_planned_or_began_keeps_candidates_that_trained_alike(
-    ledger: Ledger,
-) -> None:
+def test_a_confirmation_of_an_older_version_keeps_candidates_that_trained_alike(ledger: Ledger) -> None:
     trials = margins(ledger, [[10.0, 20.0], [10.0, 20.0], [10.0, 19.0]])
     (plan,) = current_plans(CONFIRM, ledger.history)
     assert plan.candidates == (trials[0].id, trials[2].id)
@@ -261,9 +257,7 @@ def test_the_test_split_is_for_the_confirmed_alone(ledger: Ledger, tmp_path: Pat
     assert selected(other.history) == [best], "without a confirmation, the best of the search"
 
 
-def test_a_search_without_a_finished_trial_has_nothing_to_confirm(
-    ledger: Ledger, tmp_path: Path, cli: CommandLine
-) -> None:
+def test_without_a_finished_trial_there_is_nothing_to_confirm(ledger: Ledger, tmp_path: Path, cli: CommandLine) -> None:
     add_trial(ledger, [10.0], state=TrialState.STOPPED_EARLY)
     assert ledger.history.stage(Stage.CONFIRM) == []
     for arguments, message in (([], "nothing to confirm"), (["--seeds", "1"], "confirm.seeds")):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from orchestrator.results.winner import find_champions
 from orchestrator.winners.winners import CARD, describe_champion, read_champion
 from search_spaces.space import FixedPoint
 from tests.support.experiments import add_repeats, begun, make_experiment, open_test
-from tests.support.outputs import OUTPUTS, read_output
+from tests.support.outputs import OUTPUTS
 from tests.support.records import append
 
 RATE, RADIUS, MARGIN, LOSS = 0.001234, 1.375, 0.3125, "triplet_sh"
@@ -78,10 +79,10 @@ NARROW = (
 @pytest.mark.parametrize("confirmed", [False, True], ids=["unconfirmed", "confirmed"])
 @pytest.mark.parametrize("output", [name for name in OUTPUTS if not name.startswith(NAMES_NO_SETTING)])
 def test_everything_that_was_searched_stands_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], output: str, confirmed: bool
+    tmp_path: Path, read: Callable[[str, Path], str], output: str, confirmed: bool
 ) -> None:
     folder = write(tmp_path, "everything", confirmed=confirmed)
-    text = read_output(output, folder, monkeypatch, capsys)
+    text = read(output, folder)
     named = {"training.learning_rate": RATE, "model.radius": RADIUS, "margin": MARGIN, "loss": LOSS}
     short = output.startswith(NARROW) and not output.endswith("json")
     shown = {name.rpartition(".")[2].replace("_", "[_ ]") if short else name: value for name, value in named.items()}
@@ -104,12 +105,10 @@ NAMES_NO_COUNT = (
 
 
 @pytest.mark.parametrize("output", [name for name in OUTPUTS if not name.startswith(NAMES_NO_COUNT)])
-def test_every_objective_stands_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], output: str
-) -> None:
+def test_every_objective_stands_there(tmp_path: Path, read: Callable[[str, Path], str], output: str) -> None:
     objectives = [{"metric": COUNT, "direction": "minimize"}]
     folder = write(tmp_path, "goals", confirmed=False, objectives=objectives)
-    text = read_output(output, folder, monkeypatch, capsys)
+    text = read(output, folder)
     assert "5.25" in text
     # Worse in the first objective and better in the second: as good an answer, of which the winner says nothing.
     assert "4.75" in text or output.startswith(("compare", "leaderboard")), text
@@ -117,22 +116,19 @@ def test_every_objective_stands_there(
 
 @pytest.mark.parametrize("form", ["summarise --format table", "answers of the report"])
 def test_the_front_leaves_out_what_is_beaten_in_every_objective(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], form: str
+    tmp_path: Path, read: Callable[[str, Path], str], form: str
 ) -> None:
     objectives = [{"metric": COUNT, "direction": "minimize"}]
     folder = write(tmp_path, "goals", confirmed=False, objectives=objectives)
-    _, _, front = read_output(form, folder, monkeypatch, capsys).partition("Pareto front")
+    _, _, front = read(form, folder).partition("Pareto front")
     front = front.partition("What limits" if "summarise" in form else "key='caveats'")[0]
     assert f"val/rsum maximised, {COUNT} minimised" in front
     assert [value for value in ("5.25", "4.75", "6.5") if value in front] == ["5.25", "4.75"]
 
 
-def test_without_further_objectives_there_is_no_front(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_further_objectives_there_is_no_front(tmp_path: Path, read: Callable[[str, Path], str]) -> None:
     folder = write(tmp_path, "one", confirmed=False)
-    assert "Pareto" not in read_output("status", folder, monkeypatch, capsys)
-    assert "Pareto" not in read_output("answers of the report", folder, monkeypatch, capsys)
+    assert "Pareto" not in read("status", folder) + read("answers of the report", folder)
 
 
 def test_what_an_older_version_packed_is_the_same_champion(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_no_welch_test_without_spread(first, second):
 
 
 def test_one_value_has_no_interval_and_equal_values_a_point():
-    assert t_interval(np.array([1.0])) is None
+    assert t_interval(np.array([1.0])) is None and Measure(1.0, 0.0, 1).sample_std is None
     assert t_interval(np.array([2.0] * 3)) == Interval(2.0, 2.0)
 
 

@@ -219,9 +219,7 @@ def test_an_experiment_without_a_trial_has_nothing_to_compare(ledger: Ledger) ->
     assert "no trial has been trained to its end yet" in table.notes[0]
 
 
-def test_images_that_retrieve_images_have_a_table_of_their_recalls(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_images_that_retrieve_images_have_a_table_of_recalls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recalls = {f"i2t_r{k}": Measure(10.0 * k, 1.0, 5) for k in (1, 2, 4, 8)}
     birds = replace(row(dataset="birds", model="head"), measures=recalls)
 

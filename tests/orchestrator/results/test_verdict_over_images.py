@@ -191,9 +191,7 @@ def test_seeds_alone_decide_where_they_are_asked_to_or_were_the_rule(ledger: Led
 
 
 @pytest.mark.parametrize(("given", "kept"), [({}, "seeds"), ({"verdict": "seeds_and_images"}, "seeds_and_images")])
-def test_a_new_start_keeps_the_rule_unless_another_is_asked_for(
-    ledger: Ledger, given: dict[str, Any], kept: str
-) -> None:
+def test_a_new_start_keeps_the_rule_unless_it_is_changed(ledger: Ledger, given: dict[str, Any], kept: str) -> None:
     start_before(ledger)
     for _ in range(2):
         start(ledger, make_experiment(confirm={**CONFIRM, **given}).as_begun(ledger.history.experiment))

@@ -33,9 +33,7 @@ def begin(folder: Path, **changes: Any) -> Path:
 @pytest.mark.parametrize(
     ("stages", "verb"), [((Stage.SEARCH, Stage.CONFIRM), "resume"), ((Stage.CONFIRM,), "confirm")], ids=str
 )
-def test_an_interrupted_experiment_is_resumed_by_the_command_that_began_its_stages(
-    tmp_path: Path, stages: tuple[Stage, ...], verb: str
-) -> None:
+def test_each_stage_is_resumed_by_its_own_command(tmp_path: Path, stages: tuple[Stage, ...], verb: str) -> None:
     folder = begin(tmp_path / "tiny")
     text = how_to_resume(folder, read_history(folder), stages)
     assert text.startswith(f"{folder}: resume with: orchestrator {verb} tiny --output ")
@@ -77,9 +75,7 @@ def test_what_is_no_extension_is_refused(
 
 
 @pytest.mark.parametrize("arguments", [["resume"], ["extend", "--hours", "1"], ["confirm"]], ids=lambda given: given[0])
-def test_a_copy_under_another_name_is_refused_instead_of_the_original_being_changed(
-    tmp_path: Path, cli: CommandLine, arguments: list[str]
-) -> None:
+def test_a_copy_under_another_name_is_refused(tmp_path: Path, cli: CommandLine, arguments: list[str]) -> None:
     with begun(tmp_path / "copy") as ledger:
         add_trial(ledger, [1.0])
     before = (tmp_path / "copy" / "journal.jsonl").read_bytes()
@@ -131,7 +127,7 @@ def test_many_starts_at_once_share_an_output_folder(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "runs").rglob("*")} == {"search0", "search1", "trials"}
 
 
-def test_a_folder_that_others_could_write_is_closed_and_named(
+def test_a_folder_that_others_could_enter_is_closed_and_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "tiny").mkdir()
@@ -144,9 +140,7 @@ def test_a_folder_that_others_could_write_is_closed_and_named(
     assert capsys.readouterr().err == ""
 
 
-def test_a_start_with_a_cut_journal_moves_what_the_journal_does_not_know(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_start_moves_what_a_cut_journal_does_not_know(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory = open_directory(tmp_path, "tiny")
     with begun(directory) as ledger:
         known = add_trial(ledger, [1.0], state=TrialState.RUNNING)

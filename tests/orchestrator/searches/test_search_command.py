@@ -191,9 +191,7 @@ def test_checkpoints_elsewhere_than_before_are_refused(tmp_path: Path, ledger: L
 
 
 @pytest.mark.usefixtures("root")
-def test_a_cluster_in_the_environment_is_not_joined_and_that_is_said(
-    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cluster_in_the_environment_is_not_joined_but_said(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     said, refusal = cli.refuses(*ON_CPU, *sets("resources.cpus=4096")).splitlines()
     assert said.startswith("RAY_ADDRESS=127.0.0.1:1 is not used: a Ray of our own starts on this machine")

@@ -62,7 +62,7 @@ def test_what_waits_for_room_or_for_the_next_start_is_to_come(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "ends", [[], [{"outcome": "interrupted", "ended_by": "signal"}]], ids=["killed", "interrupted"]
 )
-def test_json_and_table_say_the_same_of_what_is_left_and_how_to_resume(
+def test_json_and_table_agree_on_what_is_left_and_the_command(
     here: Path, cli: CommandLine, ends: list[dict[str, str]]
 ) -> None:
     with begin(here / "my runs" / "tiny", options={"data-root": "/data"}) as ledger:

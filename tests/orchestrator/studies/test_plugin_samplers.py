@@ -223,9 +223,7 @@ CANNOT: Mapping[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("changes", "message"), CANNOT.values(), ids=CANNOT)
-def test_what_a_sampler_cannot_search_is_refused_before_a_search(
-    tmp_path: Path, changes: dict[str, Any], message: str
-) -> None:
+def test_what_a_sampler_cannot_search_is_refused_first(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     plugin = str(write(tmp_path, STEADY))
     values = {"name": "s", "datasets": ["pets"], "losses": ["nt_xent"], "search": {"sampler": "steady"}}
     overrides = [f"{key}={json.dumps(value)}" for key, value in changes.items()]
@@ -240,9 +238,7 @@ def search(folder: Path, monkeypatch: pytest.MonkeyPatch, sampler: str, **change
     return icr.search({**wanted, **changes}, output=folder / "runs", quiet=True)
 
 
-def test_a_search_takes_its_points_records_its_text_and_refuses_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_takes_its_points_and_refuses_another_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path, STEADY)
     with without_ray():
         found = search(tmp_path, monkeypatch, "steady")

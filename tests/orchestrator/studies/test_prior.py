@@ -56,7 +56,7 @@ def best_params(output: Path, name: str) -> dict[str, Any]:
     return dict(max(trials, key=lambda trial: trial.best_value or 0).params)
 
 
-def test_the_best_settings_of_other_datasets_come_right_after_the_published_setting(
+def test_the_best_of_other_datasets_come_right_after_the_published(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, dataset in (("first", "birds"), ("second", "cars"), ("third", "birds"), ("own", "pets")):

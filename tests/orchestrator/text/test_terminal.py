@@ -30,7 +30,7 @@ from orchestrator.text.terminal import make_console
 from orchestrator.views.terminal import show
 from tests.support.commands import CommandLine
 from tests.support.experiments import add_trial, begun, make_experiment, start
-from tests.support.outputs import OUTPUTS, read_output
+from tests.support.outputs import OUTPUTS
 from tests.support.records import append
 from tests.support.regression_results import make_suite
 from trainables.dataset_description import Description
@@ -72,10 +72,8 @@ SHOWN_TO_PEOPLE = [
 
 
 @pytest.mark.parametrize("output", SHOWN_TO_PEOPLE)
-def test_outputs_of_an_experiment_are_harmless(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], output: str
-) -> None:
-    text = read_output(output, folder, monkeypatch, capsys)
+def test_outputs_of_an_experiment_are_harmless(folder: Path, read: Callable[[str, Path], str], output: str) -> None:
+    text = read(output, folder)
     assert "loot" in text
     assert is_harmless(text)
 

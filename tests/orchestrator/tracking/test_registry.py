@@ -119,7 +119,7 @@ def test_wherever_another_machine_comes_between_each_is_there_once_and_the_best_
     assert at > 8, "there are that many requests"
 
 
-def test_a_version_that_goes_meanwhile_is_passed_over(
+def test_a_version_that_goes_is_passed_over(
     output: Path, client: MlflowClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(output, HIGH)
@@ -175,7 +175,7 @@ def test_the_alias_moves_only_to_a_lead_beyond_the_noise_of_the_seeds(
     assert put(output, first).is_champion is not takes, "also when the earlier one is registered again"
 
 
-def test_a_version_has_both_deviations_and_that_of_older_releases_is_compared(
+def test_a_version_has_both_deviations_and_one_of_older_releases_is_compared(
     output: Path, client: MlflowClient
 ) -> None:
     put(output, NOISY)

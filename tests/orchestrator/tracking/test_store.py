@@ -73,9 +73,7 @@ def test_no_request_is_too_long_no_step_is_torn_and_tags_come_last(width: int, s
         ("databricks://profile", False),
     ],
 )
-def test_artifacts_of_a_database_lie_in_the_output_folder_and_a_server_chooses(
-    tmp_path: Path, uri: str, is_ours: bool
-) -> None:
+def test_artifacts_of_a_database_are_in_the_output_folder(tmp_path: Path, uri: str, is_ours: bool) -> None:
     client = Mock(**{"get_experiment_by_name.return_value": None, "create_experiment.return_value": "7"})
     assert find_or_make(client, "tiny", uri, tmp_path) == "7"
     folder = tmp_path / "artifacts" / "tiny"

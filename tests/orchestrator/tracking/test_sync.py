@@ -84,9 +84,7 @@ def test_one_store_is_one_however_its_address_is_written(here: Path) -> None:
             take_turn(again, here, "other").close()
 
 
-def test_a_tracker_waits_for_a_delivery_and_says_so(
-    directory: Path, output: Path, uri: str, client: MlflowClient
-) -> None:
+def test_a_tracker_that_waits_says_so(directory: Path, output: Path, uri: str, client: MlflowClient) -> None:
     tracker = Tracker(uri, output, "tiny", directory / "journal.jsonl")
     with take_turn(uri, output, "tiny"):
         tracker.start()
@@ -154,9 +152,7 @@ def test_a_run_below_another_study_is_a_difference(
         ("postgresql+nosuch://me@host/db", "Can't load plugin: sqlalchemy.dialects:postgresql.nosuch"),
     ],
 )
-def test_a_store_whose_driver_is_missing_is_refused(
-    directory: Path, address: str, message: str, cli: CommandLine
-) -> None:
+def test_a_store_without_its_driver_is_refused(directory: Path, address: str, message: str, cli: CommandLine) -> None:
     assert message in cli.refuses("sync", "tiny", "--output", directory.parent, "--tracking-uri", address)
 
 

@@ -89,9 +89,7 @@ def best_shown(output: Path, trial: str) -> tuple[float, float]:
     return metrics["at_best/rsum"], metrics["at_best/epoch"]
 
 
-def test_the_run_of_a_study_has_the_best_so_far_after_each_trial_and_that_of_a_candidate_the_means(
-    output: Path,
-) -> None:
+def test_the_run_of_a_study_has_the_best_so_far_and_that_of_a_candidate_the_means(output: Path) -> None:
     with session(output, outcome=None) as ledger:
         first = add_trial(ledger, [1.0, 3.0])
         add_trial(ledger, [9.0], state=TrialState.STOPPED_EARLY)
@@ -418,9 +416,7 @@ def test_a_damaged_journal_is_said(output: Path, ledger: Ledger) -> None:
 
 
 @pytest.mark.proof
-def test_without_mlflow_nothing_is_sent_and_what_is_missing_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_mlflow_nothing_is_sent_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracker_module, "is_installed", lambda extra: extra != "tracking")
     tracking = TrackingProcess(default_uri(tmp_path), tmp_path, "tiny", tmp_path / "journal.jsonl")
     tracking.start()

@@ -64,7 +64,7 @@ def test_what_the_work_raises_is_raised(processes: dict[str, psutil.Process]) ->
 
 @pytest.mark.proof
 @pytest.mark.parametrize("name", CORE)
-def test_work_that_waits_for_a_dead_ray_is_left_behind_and_nothing_of_ray_stays(
+def test_work_that_waits_for_a_dead_ray_is_left_and_no_ray_stays(
     processes: dict[str, psutil.Process], name: str
 ) -> None:
     own, abandoned = OwnRay(list(processes.values())), threading.Event()

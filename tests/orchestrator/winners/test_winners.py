@@ -90,9 +90,7 @@ class Ranking(Evaluations):
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["in the experiment's folder", "in a storage"])
-def test_ranks_are_kept_beside_the_checkpoints_before_the_journal_says_evaluated(
-    ledger: Ledger, tmp_path: Path, apart: bool
-) -> None:
+def test_ranks_are_kept_before_the_journal_says_evaluated(ledger: Ledger, tmp_path: Path, apart: bool) -> None:
     trial, directory = add_trial(ledger, [1.0]), tmp_path / "runs"
     trials = tmp_path / "storage" if apart else directory / "trials"
     storage = FolderStore(trials)
