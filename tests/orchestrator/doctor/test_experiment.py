@@ -176,9 +176,7 @@ def results(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("records", "unknown"), [(1, 2), (3, 1)], ids=["no trial is known", "the first epoch of a trial is known"]
 )
-def test_results_that_a_cut_journal_does_not_know_are_moved_and_named(
-    folder: Path, records: int, unknown: int, cli: CommandLine
-) -> None:
+def test_results_that_a_cut_journal_lacks_are_moved(folder: Path, records: int, unknown: int, cli: CommandLine) -> None:
     summary = json.dumps({"trials": [{"trial": f"{NAME}-0000"}, {"trial": f"{NAME}-0001"}]})
     (folder / "summary.json").write_text(summary)
     journal = (folder / "journal.jsonl").read_bytes()

@@ -111,9 +111,7 @@ def test_bad_input(photos: Path, tmp_path: Path, cli: CommandLine, command: str,
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_fault_that_many_records_share_is_one_line_with_a_count(
-    photos: Path, tmp_path: Path, cli: CommandLine, command: str
-) -> None:
+def test_a_shared_fault_is_one_line_with_a_count(photos: Path, tmp_path: Path, cli: CommandLine, command: str) -> None:
     content = json.loads((photos / CAPTIONS).read_text())
     for image in content["images"][:15]:
         image["sentences"][0]["raw"] = ""

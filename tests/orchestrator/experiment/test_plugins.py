@@ -317,13 +317,15 @@ def test_a_name_of_two_packages_is_refused_until_one_of_them_is_named() -> None:
     lay_out("icr-gap", LOSS, "losses", "gap")
     lay_out("icr-again", LOSS, "losses", "gap")
     both = "the loss 'gap' is offered by icr-again and by icr-gap, which are all installed; name the package"
-    with pytest.raises(ConfigError, match=both):
-        build_loss("gap")
-    with pytest.raises(ConfigError, match=both):
-        icr.make_experiment({"name": "s", "datasets": ["pets"], "losses": ["gap"]})
-    with pytest.raises(ConfigError, match=both):
-        read_config(None, ["dataset=pets", "loss=gap"], [])
-    made = icr.make_experiment({"name": "s", "datasets": ["pets"], "losses": ["gap"]}, plugins=["icr-gap"])
+    values = {"name": "s", "datasets": ["pets"], "losses": ["gap"]}
+    for use, *given in (
+        (build_loss, "gap"),
+        (icr.make_experiment, values),
+        (read_config, None, ["dataset=pets", "loss=gap"], []),
+    ):
+        with pytest.raises(ConfigError, match=both):
+            use(*given)
+    made = icr.make_experiment(values, plugins=["icr-gap"])
     assert [plugin.name for plugin in made.plugins] == ["icr-gap"] and "gap" in SPACES
 
 

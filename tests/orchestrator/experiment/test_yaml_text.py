@@ -78,8 +78,13 @@ def test_a_hostile_text_is_refused_at_once(text: str, message: str) -> None:
 LOADERS = {"experiment": load_experiment, "suite": load_suite, "training": lambda source: read_config(Path(source), [])}
 
 
+LISTED = "{values: [" + ",".join(str(n / 100) for n in range(1, 101)) + "]}"
+GRID = f"search.sampler=grid & search.space.nt_xent.temperature={LISTED} & search.training.learning_rate={LISTED}"
+GRID += f" & search.training.weight_decay={LISTED} & search.training.gradient_clip={LISTED}"
+
+
 @pytest.mark.parametrize(
-    ("setting", "message"),
+    ("settings", "message"),
     [
         pytest.param("search.seed=" + "9" * 5000, "whole number of 5000 characters", id="digits"),
         pytest.param("a." * 5000 + "b=1", "a key has at most 32 parts", id="deep key"),
@@ -87,23 +92,14 @@ LOADERS = {"experiment": load_experiment, "suite": load_suite, "training": lambd
         pytest.param("name=" + "x" * 1000, "got of 1000 characters", id="long name"),
         pytest.param("losses=[" + "x" * 1000 + "]", "unknown name 'xxxxx", id="long loss"),
         pytest.param("datasets=[" + ",".join(f"d{n}" for n in range(5000)) + "]", "5000 studies", id="many studies"),
+        pytest.param(GRID, "a grid of 100000000 points", id="a grid that is counted and not made"),
     ],
 )
-def test_a_hostile_setting_is_refused_in_a_short_message(setting: str, message: str) -> None:
+def test_hostile_settings_are_refused_in_a_short_message(settings: str, message: str) -> None:
     with pytest.raises(ConfigError) as refusal:
-        load_experiment("flickr8k-temperature", [setting])
+        load_experiment("flickr8k-temperature", settings.split(" & "))
     assert message in str(refusal.value)
     assert len(str(refusal.value)) < 1000
-
-
-def test_a_grid_is_counted_and_not_made() -> None:
-    values = "{values: [" + ",".join(str(n / 100) for n in range(1, 101)) + "]}"
-    bounds = ", ".join(f"{name}: {values}" for name in ("learning_rate", "weight_decay", "gradient_clip"))
-    with pytest.raises(ConfigError, match="a grid of 100000000 points"):
-        load_experiment(
-            "flickr8k-temperature",
-            ["search.sampler=grid", f"search.space.nt_xent.temperature={values}", f"search.training={{{bounds}}}"],
-        )
 
 
 plain = st.recursive(

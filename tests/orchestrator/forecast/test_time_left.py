@@ -155,9 +155,7 @@ def test_earlier_starts_give_the_first_rate(
     assert pace.rate == (None if rate is None else pytest.approx(rate))
 
 
-def test_the_evaluation_on_test_is_shown_while_it_goes_on(
-    ledger: Ledger, clock: list[float], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_evaluation_on_test_is_shown(ledger: Ledger, clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     trials = [add_trial(ledger, [float(value)], epoch_seconds=1.0) for value in (1, 2, 3)]
     with evaluation_displayed(ledger, trials, quiet=False):
         append(ledger, "test_opened", dataset="pets", trials=[trial.id for trial in trials])

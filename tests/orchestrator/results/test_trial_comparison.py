@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mlflow import MlflowClient
 
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
@@ -30,8 +29,6 @@ from orchestrator.results.trial_comparison import (
     which_is_better,
 )
 from orchestrator.results.verdict import judge
-from orchestrator.tracking.address import default_uri
-from orchestrator.tracking.sync import deliver
 from tests.support.commands import CommandLine
 from tests.support.experiments import add_repeats, add_trial, begun, make_experiment, open_test
 from tests.support.ranked import draw_ranks
@@ -115,24 +112,6 @@ def test_a_name_that_is_not_clear_is_refused(output: Path, name: str, message: s
         find_side(name, output)
 
 
-def test_sync_delivers_once_and_leaves_nothing_running(output: Path, cli: CommandLine) -> None:
-    uri = default_uri(output)
-    for _ in range(2):
-        assert [deliver(output / name, output, uri).runs for name in ("one", "two")] == [2, 2]
-    client = MlflowClient(tracking_uri=uri)
-    for name, count, statuses in (("one", 4, {"FINISHED"}), ("two", 3, {"FINISHED", "KILLED"})):
-        experiment = client.get_experiment_by_name(name)
-        runs = client.search_runs([experiment.experiment_id])
-        assert (len(runs), {run.info.status for run in runs}) == (count, statuses)
-        for run in (run for run in runs if "trial" in run.data.tags):
-            history = client.get_metric_history(run.info.run_id, "val/rsum")
-            assert len(history) == len({metric.step for metric in history}) > 0
-            assert run.inputs.dataset_inputs[0].dataset.name == "pets"
-            assert {run.data.tags[name] for name in ("protocol", "stage")} == {"full", "search"}
-    page = cli.json("compare", "one", "two", "--output", output)["page"]
-    assert page.startswith("/#/compare-runs?runs=%5B%22")
-
-
 def side(experiment: str, ledger: Ledger, value: float | None, dataset: str = "pets") -> Side:
     values = [] if value is None else [value]
     state = TrialState.RUNNING if value is None else TrialState.FINISHED
@@ -210,12 +189,13 @@ def test_what_a_confirmation_found_is_said_before_single_trainings(tmp_path: Pat
     assert said.startswith(f"with fresh seeds {trials[0].id} is better: +200.0 test rsum")
 
 
-def test_the_command_says_first_which_is_better_and_gives_an_address(
-    output: Path, cli: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("orchestrator.commands.results.comparison_page", lambda uri, trials: "/#/compare-runs?runs=1")
+def test_compare_begins_with_which_is_better(output: Path, cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.commands.results.comparison_page", lambda uri, trials: f"/#/{trials}")
     sides = ["one/pets-vsepp-nt_xent-0000", "pets-vsepp-triplet_sh-0000"]
-    lines = cli.shows("compare", *sides, "--output", output).splitlines()
+    page = "/#/[('one', 'pets-vsepp-nt_xent-0000'), ('one', 'pets-vsepp-triplet_sh-0000')]"
+    arguments = ("compare", *sides, "--output", output)
+    assert cli.json(*arguments)["page"] == page
+    lines = cli.shows(*arguments).splitlines()
     assert lines[:3] == [
         "Which of two trials is better?",
         "the two have equal val rsum: 120.0.",
@@ -223,7 +203,7 @@ def test_the_command_says_first_which_is_better_and_gives_an_address(
     ]
     assert lines[-2:] == [
         f"in the browser, with `orchestrator ui --output {output}` running:",
-        "http://127.0.0.1:5000/#/compare-runs?runs=1",
+        f"http://127.0.0.1:5000{page}",
     ]
 
 

@@ -129,9 +129,7 @@ def test_a_plateau_closes_its_study_until_something_better_comes(ledger: Ledger)
 
 
 @pytest.mark.parametrize("jump", [86_400.0, -86_400.0], ids=["forward", "back"])
-def test_whoever_sets_the_machines_clock_spends_and_gives_back_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, jump: float
-) -> None:
+def test_a_clock_that_is_set_spends_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, jump: float) -> None:
     date, since_boot = [1.7e9], [5000.0]
     monkeypatch.setattr(ledger_module.time, "time", lambda: date[0])
     monkeypatch.setattr(ledger_module.time, "monotonic", lambda: since_boot[0])

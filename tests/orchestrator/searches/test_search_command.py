@@ -216,9 +216,7 @@ def test_a_second_start_is_refused_with_exit_code_3(searched: Path, command: Com
 @pytest.mark.parametrize(
     ("content", "message"), [("{}\n{}\n", "journal.jsonl: line 1: damaged"), ("", "has no journal of it")]
 )
-def test_a_damaged_journal_is_named_and_no_checkpoint_is_touched(
-    searched: Path, command: Command, content: str, message: str
-) -> None:
+def test_a_damaged_journal_is_named_and_all_stays(searched: Path, command: Command, content: str, message: str) -> None:
     kept = save_epoch(searched / "trials" / "pets-vsepp-nt_xent-0000", report(0.1, 3))
     (searched / "journal.jsonl").write_text(content)
     assert message in command(*ON_CPU, code=2)

@@ -262,7 +262,7 @@ def test_a_sampler_that_fails_ends_the_search_after_the_trials_that_run(
     assert list(icr.load("own", output=tmp_path / "runs").trials["state"]) == ["finished", "finished"]
 
 
-def test_a_process_that_knows_no_plugin_summarises_the_search(
+def test_a_search_is_summarised_without_plugin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: CommandLine
 ) -> None:
     write(tmp_path, STEADY)

@@ -89,9 +89,7 @@ def test_optuna_is_told_what_happened_with_the_best_value(
     assert seen.intermediate_values == {1: 1.0, 2: 3.0, 3: 3.0}
 
 
-def test_a_restart_changes_no_suggestion_of_a_study_that_is_not_shown_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_restarts_change_no_suggestion_of_a_partly_shown_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.studies.study.NEWEST", 6)
     monkeypatch.setattr("orchestrator.studies.study.BEST", 3)
     experiment = make(sampler="tpe", trials=20)

@@ -60,6 +60,8 @@ def test_a_search_is_in_the_store_with_all_that_people_compare(output: Path) -> 
     assert (run.data.params["temperature"], run.data.params["training.epochs"]) == ("0.1", "6")
     expected = {"dataset": "pets", "model": "vsepp", "loss": "nt_xent", "seed": "0", "data_digest": "d1"}
     expected |= {"git_revision": "abc", "version.torch": "2", "state": "finished", "winner": "true"}
+    expected |= {"protocol": "full", "stage": "search"}
+    assert run.inputs.dataset_inputs[0].dataset.name == "pets"
     assert run.data.tags.items() >= expected.items()
     assert steps["test/rsum", 2, 2.5] == 1
     parent = stored(output)[winner.study][0]
@@ -150,9 +152,7 @@ class Flaky:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_store_that_fails_now_and_then_has_everything_once_in_the_end(
-    output: Path, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
+def test_a_store_that_fails_at_times_ends_up_complete(output: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     monkeypatch.setattr(tracker_module, "PAUSE", 0.01)
     monkeypatch.setattr(tracker_module, "LONGEST_PAUSE", 0.02)
     connect, draw = connection.connect, random.Random(seed)
@@ -287,9 +287,7 @@ def ignored(process: psutil.Process) -> int:
 
 
 @pytest.mark.proof
-def test_what_happened_before_and_meanwhile_is_in_the_store_at_the_end(
-    output: Path, tracking: TrackingProcess, ledger: Ledger
-) -> None:
+def test_what_was_before_and_meanwhile_is_in_the_store(output: Path, tracking: TrackingProcess, ledger: Ledger) -> None:
     add_trial(ledger, [1.0, 2.0])
     process = begin(tracking)
     add_trial(ledger, [3.0])

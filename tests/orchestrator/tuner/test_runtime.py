@@ -174,9 +174,7 @@ def test_a_head_that_ends_is_noticed_at_once_and_stays_lost(head: socket.socket)
 
 
 @pytest.mark.parametrize("lost", [["its head has ended"], []])
-def test_ray_is_left_without_waiting_for_a_head_that_is_gone(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lost: list[str]
-) -> None:
+def test_ray_is_left_at_once_without_a_head(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lost: list[str]) -> None:
     waited: queue.Queue[bool] = queue.Queue()
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(runtime, "_join", lambda address: None)

@@ -119,6 +119,11 @@ def test_the_best_losses_are_shown_and_the_others_counted(losses: int, shown: in
     assert [line for line in lines if "… and" in line] == ([rest] if rest else [])
 
 
+def test_intervals_are_shown_at_the_end_of_a_search_where_there_is_room() -> None:
+    shown = ["[192.4, 203.2]" in "\n".join(drawn(answer_about(2), width)) for width in (100, 160)]
+    assert shown == [False, True]
+
+
 @pytest.mark.parametrize(
     ("text", "longest", "shown"),
     [

@@ -188,9 +188,7 @@ def test_evaluate_looks_at_the_split_that_is_named(
         (("--ranks", "ranks.npz", "--folds", "5"), "give one of the two"),
     ],
 )
-def test_a_file_of_ranks_that_cannot_be_written_is_refused_before_any_work(
-    cli: CommandLine, options: tuple[str, ...], said: str
-) -> None:
+def test_ranks_that_cannot_be_written_are_refused_first(cli: CommandLine, options: tuple[str, ...], said: str) -> None:
     assert said in cli.refuses("evaluate", "there-is-no-such-checkpoint", *options)
 
 
