@@ -1,7 +1,6 @@
 """What qualifies results: versions that changed, settings without effect, whose the learning rate was."""
 
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.report.page import build_page
 from orchestrator.results.answers import summarise
 from orchestrator.results.caveats import caveats, comparability
-from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.experiments import add_trial, begun, make_experiment, start
 from tests.support.records import append
 
 OLD = {"git_revision": "0123456789abcdef", "versions": {"torch": "2.14.1", "ray": "2.60.0"}}
@@ -124,8 +123,7 @@ PAIR = ["nt_xent", "triplet_sh"]
 
 def history(tmp_path: Path, losses: list[str], **fields: Any) -> History:
     experiment = make_experiment(losses=losses, **{"training": {"learning_rate": RATE}, **fields})
-    with closing(Ledger(tmp_path / JOURNAL_FILE)) as ledger:
-        start(ledger, experiment)
+    with begun(tmp_path, experiment) as ledger:
         add_trial(ledger, [10.0], loss=losses[0])
         return ledger.history
 

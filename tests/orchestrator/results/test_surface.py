@@ -41,6 +41,15 @@ def test_each_draw_is_the_process_of_scikit_learn() -> None:
     assert reached.max() > 0.1
 
 
+def test_values_near_the_best_are_kept_and_far_ones_can_be_read_back() -> None:
+    fitted = Surface(observed())
+    values = np.array([fitted._highest, fitted._highest - 0.5 * fitted._knee, fitted._lowest])
+    compressed = (fitted._compress(values) - fitted._centre) / fitted._spread
+    assert fitted._expand(compressed) == pytest.approx(values)
+    assert fitted._compress(values)[:2] == pytest.approx(values[:2])
+    assert fitted._compress(values)[2] > values[2]
+
+
 @pytest.mark.parametrize(
     ("name", "dimensions", "noise", "stopping"),
     [("broad", 1, 5.0, False), ("irrelevant", 2, 2.5, False), ("cliff", 2, 1.0, False), ("kink", 2, 2.5, True)],
@@ -61,6 +70,17 @@ def test_a_parameter_without_effect_has_none_and_the_other_has_one() -> None:
     (first, low, high), (_, other_low, other_high) = fitted.change(0), fitted.change(1)
     assert 0 < low < first < high
     assert other_low <= 0 <= other_high < first
+
+
+def test_the_measured_noise_of_seeds_is_used() -> None:
+    known = observed()
+    quiet, loud = (
+        Surface(Observed(known.places, known.values, known.trainings, known.unsure, noise, 20)) for noise in (0.5, 8.0)
+    )
+    for fitted, noise in ((quiet, 0.5), (loud, 8.0)):
+        draws = np.exp(fitted._scales[:, -1]) * fitted._spread
+        assert fitted._weights @ draws == pytest.approx(noise, rel=0.5)
+    assert loud.share > quiet.share
 
 
 def test_a_large_study_is_seen_as_means_of_neighbours() -> None:

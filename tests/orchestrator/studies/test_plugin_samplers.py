@@ -13,7 +13,6 @@ import orchestrator as icr
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.plugins import load_plugins
 from orchestrator.experiment.values import SAMPLERS
-from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.searches import begin
@@ -23,7 +22,7 @@ from orchestrator.studies.study import Studies
 from search_spaces import PastTrial, Range, StudySoFar, Values
 from tests.integration.notebook_process import Cells, keys
 from tests.support.commands import CommandLine
-from tests.support.experiments import start
+from tests.support.experiments import make_experiment, start
 from tests.support.in_process import without_ray
 from tests.support.plugins import EXAMPLES, plugins_gone_afterwards
 from trainables.errors import ConfigError, PluginError
@@ -49,15 +48,8 @@ def write(folder: Path, text: str, name: str = "my_sampler.py") -> Path:
 
 
 def make(sampler: str, path: Path, **search: Any) -> Experiment:
-    values = {
-        "name": "s",
-        "plugins": [str(path)],
-        "datasets": ["pets"],
-        "losses": ["nt_xent"],
-        "training": {"epochs": 2},
-        "search": {"sampler": sampler, "trials": 5, "space": {"nt_xent": {"temperature": [0.01, 0.4]}}, **search},
-    }
-    return validate(Experiment, values, "s.yaml")
+    search = {"sampler": sampler, "trials": 5, "space": {"nt_xent": {"temperature": [0.01, 0.4]}}, **search}
+    return make_experiment(plugins=[str(path)], losses=["nt_xent"], training={"epochs": 2}, search=search)
 
 
 def test_a_sampler_is_told_where_the_study_looks_and_what_became_of_each_trial(

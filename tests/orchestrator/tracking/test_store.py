@@ -2,7 +2,6 @@
 
 import random
 from collections import defaultdict
-from contextlib import closing
 from itertools import chain
 from pathlib import Path
 from statistics import fmean
@@ -15,10 +14,9 @@ from mlflow.entities import Metric, Param, RunTag
 from mlflow.utils.validation import MAX_ENTITIES_PER_BATCH
 
 from orchestrator.journal.history import History
-from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.tracking.store import Point, StudyCurves, find_or_make, send
-from tests.support.experiments import make_experiment, start
+from tests.support.experiments import begun, make_experiment
 
 
 class Requests:
@@ -106,8 +104,7 @@ def test_a_curve_that_grew_is_the_curve_of_all_trials(tmp_path: Path, seed: int)
     live: list[Trial] = []
     firsts: list[str] = []
     grown: dict[str, Curve] = defaultdict(list)
-    with closing(Ledger(tmp_path / "journal.jsonl")) as ledger:
-        start(ledger, experiment)
+    with begun(tmp_path, experiment) as ledger:
         for number in range(30):
             cell = experiment.cells()[number % 2]
             params = {name: 0.1 for name in cell.space.bounds()}
