@@ -11,20 +11,14 @@ from orchestrator.claims.certificate import answers_to_claims, fix_questions, fo
 from orchestrator.claims.claims import load_claims
 from orchestrator.claims.engine import decide_claims
 from orchestrator.views.terminal import lines_of
-from tests.support.commands import run_command
-from tests.support.experiments import add_repeat, add_trial, begun, make_experiment, open_test
+from tests.support.commands import CommandLine
+from tests.support.experiments import add_repeats, add_trial, begun, make_experiment, open_test
 from trainables.errors import ConfigError
 
 
-def call(*arguments: str) -> int:
-    return run_command(["certify", *arguments])
-
-
-def test_the_claims_of_the_papers_tables_are_answered_without_training(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert call("ecir-2022", "--published", "--output", str(tmp_path)) == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_the_claims_of_the_papers_tables_are_answered_without_training(tmp_path: Path, cli: CommandLine) -> None:
+    arguments = ("certify", "ecir-2022", "--published", "--output", tmp_path)
+    lines = cli.shows(*arguments).splitlines()
     assert lines[1] == "Of 14 claims 12 hold and 2 were not run here (16 cells)."
     assert any(line.startswith("Claim 9 was not run here: Triplet SH lacks share without gradient") for line in lines)
     folder = tmp_path / "published-ecir-2022"
@@ -33,8 +27,7 @@ def test_the_claims_of_the_papers_tables_are_answered_without_training(
         assert heading.replace("’", "&#39;") in page
     assert "i2t_average_recall" not in page
 
-    assert call("ecir-2022", "--published", "--json", "--output", str(tmp_path)) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = cli.json(*arguments)
     assert found == json.loads((folder / "certificate.json").read_text())
     assert len(found["claims_digest"]) == 64 and found["level"] == 0.05
     by_id = {finding["id"]: finding for finding in found["findings"]}
@@ -44,11 +37,8 @@ def test_the_claims_of_the_papers_tables_are_answered_without_training(
     assert {cell["dataset"] for cell in found["cells"]} == {"flickr30k", "coco"}
 
 
-def test_a_paper_of_single_runs_says_why_its_claims_were_not_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert call("universal-weighting", "--published", "--output", str(tmp_path)) == 0
-    said = capsys.readouterr().out
+def test_a_paper_of_single_runs_says_why_its_claims_were_not_run(tmp_path: Path, cli: CommandLine) -> None:
+    said = cli.shows("certify", "universal-weighting", "--published", "--output", tmp_path)
     assert "Of 5 claims 5 were not run here" in said
     assert "Polynomial (self), degree = 2 has a single run of rsum on Flickr30k with SCAN" in said
 
@@ -92,10 +82,9 @@ def test_the_questions_are_fixed_before_training_and_cannot_be_moved(tmp_path: P
     ],
 )
 def test_a_mistake_is_one_message_before_any_work(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
+    tmp_path: Path, cli: CommandLine, arguments: tuple[str, ...], message: str
 ) -> None:
-    assert call(*arguments, "--output", str(tmp_path)) == 2
-    assert message in capsys.readouterr().err
+    assert message in cli.refuses("certify", *arguments, "--output", tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -111,9 +100,8 @@ def test_cells_are_means_over_the_seeds_of_the_published_setting(tmp_path: Path)
     with begun(tmp_path, make_experiment(losses=["nt_xent"], confirm={"top": 2, "seeds": 3})) as ledger:
         searched = add_trial(ledger, [20.0], params={"temperature": 0.05})
         published = add_trial(ledger, [10.0], params={"temperature": 0.1})
-        for candidate, values in ((searched, [80.0, 81.0, 82.0]), (published, [50.0, 52.0, 57.0])):
-            repeats = [add_repeat(ledger, candidate, seed, 100 + seed, value) for seed, value in enumerate(values)]
-            open_test(ledger, repeats)
+        values = [(searched, [80.0, 81.0, 82.0]), (published, [50.0, 52.0, 57.0])]
+        open_test(ledger, add_repeats(ledger, values))
     names = ["nt_xent", "nt_xent(best)", "nt_xent(temperature=0.05)", "nt_xent(temperature=0.2)"]
     cell = confirmed_cells([ledger.history], names)["pets", "vsepp"]
     measure = cell["nt_xent"]["rsum"]
@@ -123,11 +111,11 @@ def test_cells_are_means_over_the_seeds_of_the_published_setting(tmp_path: Path)
     assert "nt_xent(temperature=0.2)" not in cell
 
 
-def test_a_short_training_is_named_below_the_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_short_training_is_named_below_the_answers(tmp_path: Path, cli: CommandLine) -> None:
     with begun(tmp_path / "tiny") as ledger:
         add_trial(ledger, [10.0, 40.0, 60.0, 80.0, 100.0], loss="triplet_sh")
-    assert call("ecir-2022", "--with", "tiny", "--output", str(tmp_path)) == 0
+    said = cli.shows("certify", "ecir-2022", "--with", "tiny", "--output", tmp_path)
     rise = "Rise of val rsum an epoch at the full learning rate: Triplet SH with VSE++ 20 %."
-    assert f"pets: {rise}" in " ".join(capsys.readouterr().out.split())
+    assert f"pets: {rise}" in " ".join(said.split())
     page = (tmp_path / "certify-ecir-2022" / "certificate.html").read_text(encoding="utf-8")
     assert rise in page and page.count("rsum: sum of six recalls, 0–600") == 1

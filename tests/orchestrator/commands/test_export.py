@@ -16,7 +16,7 @@ import pytest
 from orchestrator.experiment.experiment import load_experiment, shipped_experiments
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
-from tests.support.commands import run_command
+from tests.support.commands import CommandLine
 from tests.support.experiments import add_trial, begun
 from tests.support.exported import add_one_in_each_state
 from tests.support.precomputed_folder import write_precomputed
@@ -24,15 +24,10 @@ from trainables import extras
 
 
 @pytest.fixture
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    with begun(tmp_path / "runs" / "tiny") as ledger:
+def runs(here: Path) -> Path:
+    with begun(here / "runs" / "tiny") as ledger:
         add_one_in_each_state(ledger)
-    return tmp_path / "runs"
-
-
-def run(*arguments: str) -> None:
-    assert run_command(arguments) == 0
+    return here / "runs"
 
 
 READERS = {
@@ -43,9 +38,10 @@ READERS = {
 
 
 @pytest.mark.parametrize("ending", READERS)
-def test_every_trial_and_every_epoch_is_in_a_table(runs: Path, ending: str) -> None:
-    run("export", "tiny", "--to", f"trials{ending}")
-    run("export", "tiny", "--epochs", "--to", f"epochs{ending}")
+@pytest.mark.usefixtures("runs")
+def test_every_trial_and_every_epoch_is_in_a_table(cli: CommandLine, ending: str) -> None:
+    cli.shows("export", "tiny", "--to", f"trials{ending}")
+    cli.shows("export", "tiny", "--epochs", "--to", f"epochs{ending}")
     trials, epochs = READERS[ending](Path(f"trials{ending}")), READERS[ending](Path(f"epochs{ending}"))
     assert list(trials["state"]) == ["finished", "stopped_early", "diverged", "running"]
     assert list(trials["val/rsum"]) == [3.0, 0.5, 0.5, 1.5]
@@ -58,8 +54,9 @@ def test_every_trial_and_every_epoch_is_in_a_table(runs: Path, ending: str) -> N
     assert len(epochs) == 7
 
 
-def test_optuna_reads_distributions_curves_values_and_states(runs: Path) -> None:
-    run("export", "tiny", "--to", "search.db")
+@pytest.mark.usefixtures("runs")
+def test_optuna_reads_distributions_curves_values_and_states(cli: CommandLine) -> None:
+    cli.shows("export", "tiny", "--to", "search.db")
     names = [one.study_name for one in optuna.get_all_study_summaries("sqlite:///search.db")]
     assert names == ["tiny/pets-vsepp-nt_xent", "tiny/pets-vsepp-triplet_sh"]
     study = optuna.load_study(study_name=names[0], storage="sqlite:///search.db")
@@ -93,8 +90,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("arguments", "message"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.usefixtures("runs")
 def test_what_cannot_be_written_is_refused(
-    runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
     Path("old.csv").write_text("mine")
     Path("folder.csv").mkdir()
@@ -102,22 +100,20 @@ def test_what_cannot_be_written_is_refused(
     Path("mine.tensorboard/old.csv").write_text("mine")
     before = sorted(Path().rglob("*"))
     monkeypatch.setattr(extras, "_is_installed", lambda module: module not in ("wandb", "pyarrow", "optuna"))
-    assert run_command(["export", "tiny", *arguments]) == 2 and message in capsys.readouterr().err
+    assert message in cli.refuses("export", "tiny", *arguments)
     assert Path("old.csv").read_text() == Path("mine.tensorboard/old.csv").read_text() == "mine"
     assert sorted(Path().rglob("*")) == before
 
 
 @pytest.mark.parametrize("leads_to", ["a file or folder", "nothing"])
 @pytest.mark.parametrize("ending", [".csv", ".db", ".tensorboard", ".wandb"])
-def test_a_link_is_refused_and_what_it_leads_to_is_left_alone(
-    runs: Path, capsys: pytest.CaptureFixture[str], ending: str, leads_to: str
-) -> None:
+@pytest.mark.usefixtures("runs")
+def test_a_link_is_refused_and_what_it_leads_to_is_left_alone(cli: CommandLine, ending: str, leads_to: str) -> None:
     target, link = Path("target"), Path(f"link{ending}")
     if leads_to != "nothing":
         target.mkdir() if ending in (".tensorboard", ".wandb") else target.write_text("mine")
     link.symlink_to(target)
-    assert run_command(["export", "tiny", "--to", str(link), "--force"]) == 2
-    message = capsys.readouterr().err
+    message = cli.refuses("export", "tiny", "--to", link, "--force")
     assert f"--to {link}: is a link to target; name that file or folder, or choose another name" in message
     assert link.is_symlink() and target.exists() == (leads_to != "nothing")
 
@@ -136,37 +132,34 @@ def full_disk(size: int) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("ending", "size"), [*product((".csv", ".jsonl", ".db", ".tensorboard"), (0, 30, 200)), (".db", 8192)]
 )
-def test_a_full_disk_ends_an_export_with_one_message_and_leaves_nothing(
-    runs: Path, capsys: pytest.CaptureFixture[str], ending: str, size: int
-) -> None:
+@pytest.mark.usefixtures("runs")
+def test_a_full_disk_ends_an_export_with_a_message_and_leaves_nothing(cli: CommandLine, ending: str, size: int) -> None:
     with full_disk(size):
-        assert run_command(["export", "tiny", "--to", f"trials{ending}"]) == 1
+        code, _, message = cli.run("export", "tiny", "--to", f"trials{ending}")
     reason = "disk I/O error" if ending == ".db" else os.strerror(errno.EFBIG)
-    assert capsys.readouterr().err.startswith(f"error: trials{ending}: {reason}; files written before are whole")
+    assert code == 1 and message.startswith(f"error: trials{ending}: {reason}; files written before are whole")
     assert [path.name for path in Path().iterdir()] == ["runs"]
 
 
-def test_cells_that_begin_like_formulas_are_texts_and_numbers_stay_numbers(runs: Path) -> None:
+def test_cells_that_begin_like_formulas_are_texts_and_numbers_stay_numbers(runs: Path, cli: CommandLine) -> None:
     ledger = Ledger(runs / "tiny" / "journal.jsonl")
     starts = ["=1+1", "+1", "-1+cmd", "@SUM(A1)", "\t=1", "\r=1", " =1"]
     for start_of_formula in starts:
         add_trial(ledger, [-1.5], state=TrialState.DIVERGED, error=start_of_formula)
     ledger.close()
-    run("export", "tiny", "--to", "trials.csv")
+    cli.shows("export", "tiny", "--to", "trials.csv")
     read = pandas.read_csv("trials.csv").iloc[-len(starts) :]
     assert list(read["val/rsum"]) == [-1.5] * len(starts)
     assert [cell[0] for cell in read["error"]] == ["'"] * len(starts)
-    run("export", "tiny", "--to", "trials.jsonl")
+    cli.shows("export", "tiny", "--to", "trials.jsonl")
     lines = [json.loads(line) for line in Path("trials.jsonl").read_text().splitlines()]
     assert [line["error"] for line in lines[-len(starts) :]] == starts
 
 
 @pytest.mark.parametrize("source", shipped_experiments())
-def test_a_file_that_is_begun_is_the_experiment_under_another_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    run("init", "my-search.yaml", "--from", source)
+@pytest.mark.usefixtures("here")
+def test_a_file_that_is_begun_is_the_experiment_under_another_name(cli: CommandLine, source: str) -> None:
+    cli.shows("init", "my-search.yaml", "--from", source)
     mine, theirs = load_experiment("my-search.yaml").to_dict(), load_experiment(source).to_dict()
     assert mine.pop("name") == "my-search" and theirs.pop("name") == source
     assert mine == theirs
@@ -174,19 +167,16 @@ def test_a_file_that_is_begun_is_the_experiment_under_another_name(
     assert "orchestrator search my-search.yaml" in text and "# budget.plateau: null  # Ended trials in a row" in text
 
 
-def test_a_file_that_cannot_be_begun_is_refused_and_none_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_file_that_cannot_be_begun_is_refused_and_none_is_replaced(here: Path, cli: CommandLine) -> None:
     Path("mine.yaml").write_text("name: mine")
-    write_precomputed(tmp_path / "data" / "pets")
+    write_precomputed(here / "data" / "pets")
     for arguments, said in (
         (["mine.yaml"], "mine.yaml: is there already"),
         (["other.yaml", "--from", "scenes-smok"], "did you mean 'scenes-smoke'?"),
         (["other.txt"], "must be a .yaml file"),
         (["other.yaml", "--dataset", "pet"], "it holds pets"),
     ):
-        assert run_command(["init", *arguments]) == 2 and said in capsys.readouterr().err
+        assert said in cli.refuses("init", *arguments)
     assert not Path("other.yaml").exists()
     assert Path("mine.yaml").read_text() == "name: mine"
 
@@ -206,17 +196,12 @@ QUICK = ["--from", "flickr8k-quick"]
     ],
 )
 def test_an_experiment_file_begins_with_what_suits_the_data(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    folders: list[str],
-    arguments: list[str],
-    wanted: tuple[str, list[str]],
+    here: Path, cli: CommandLine, folders: list[str], arguments: list[str], wanted: tuple[str, list[str]]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     for name in folders:
-        write_precomputed(tmp_path / "my data" / name)
-    (tmp_path / "my data" / "notes").mkdir(parents=True)
-    run("init", "mine.yaml", "--data-root", "my data", *arguments)
+        write_precomputed(here / "my data" / name)
+    (here / "my data" / "notes").mkdir(parents=True)
+    cli.shows("init", "mine.yaml", "--data-root", "my data", *arguments)
     source, datasets = wanted
     mine, theirs = load_experiment("mine.yaml").to_dict(), load_experiment(source).to_dict()
     assert (mine.pop("name"), mine.pop("datasets")) == ("mine", datasets)

@@ -1,8 +1,6 @@
 """``orchestrator judge``: another rule, and models from elsewhere beside the confirmed candidates."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.commands import what_a_command_says
-from tests.support.experiments import add_repeat, add_trial, begun, make_experiment
+from tests.support.commands import CommandLine
+from tests.support.experiments import add_repeats, add_trial, begun, make_experiment
 from tests.support.ranked import metrics_of
 from tests.support.records import append
 from tests.trainables.judgements.folders import write_flickr
@@ -21,20 +19,14 @@ from trainables.ranks import Ranks, write_ranks
 
 
 @pytest.fixture
-def confirmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Split]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    write_flickr(tmp_path / "data")
-    splits = dict(load_dataset("small", tmp_path / "data", features=None).splits)
+def confirmed(here: Path) -> dict[str, Split]:
+    write_flickr(here / "data")
+    splits = dict(load_dataset("small", here / "data", features=None).splits)
     experiment = make_experiment(datasets=["small"], confirm={"top": 1, "seeds": 3})
-    with begun(tmp_path / "runs" / "tiny", experiment) as ledger:
+    with begun(here / "runs" / "tiny", experiment) as ledger:
         losses = {"nt_xent": 300.0, "triplet_sh": 200.0}
         trials = [add_trial(ledger, [value], loss=loss, dataset="small") for loss, value in losses.items()]
-        repeats = [
-            add_repeat(ledger, trial, index, 100 + index, value)
-            for trial, value in zip(trials, losses.values(), strict=True)
-            for index in range(3)
-        ]
+        repeats = add_repeats(ledger, [(trial, [trial.best_value] * 3) for trial in trials])
         append(ledger, "test_opened", dataset="small", trials=[one.id for one in repeats])
         for number, repeat in enumerate(repeats):
             ranks = ranks_of(splits["test"], number, "test")
@@ -73,32 +65,22 @@ def write_outside(folder: Path, splits: dict[str, Split], form: str, seed: int =
     return str(folder)
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    return what_a_command_says(capsys, ["judge", "tiny", *arguments])
-
-
-def judged(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    code, out, err = run(capsys, *arguments, "--json")
-    assert code == 0, err
-    return json.loads(out)
-
-
 @pytest.mark.usefixtures("confirmed")
-def test_the_rule_is_the_experiments_or_the_one_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    assert judged(capsys)["decided_by"] == "seeds_and_images"
-    assert judged(capsys, "--verdict", "seeds")["decided_by"] == "seeds"
-    out = run(capsys, "--verdict", "seeds")[1]
+def test_the_rule_is_the_experiments_or_the_one_that_is_asked_for(cli: CommandLine) -> None:
+    plain = cli.json("judge", "tiny")
+    assert (plain["decided_by"], plain["answers"][0]["key"]) == ("seeds_and_images", "loss")
+    assert cli.json("judge", "tiny", "--verdict", "seeds")["decided_by"] == "seeds"
+    out = cli.shows("judge", "tiny", "--verdict", "seeds")
     assert "The test that decides varies seeds." in out and "small · Which loss?" in out
-    assert judged(capsys)["answers"][0]["key"] == "loss"
 
 
 @pytest.mark.parametrize("form", ["embeddings", "similarities", "ranks"])
 def test_a_model_without_seeds_is_a_candidate_in_every_form(
-    confirmed: dict[str, Split], tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
+    confirmed: dict[str, Split], tmp_path: Path, cli: CommandLine, form: str
 ) -> None:
     folder = write_outside(tmp_path / "cca", confirmed, form)
     before = (tmp_path / "runs" / "tiny" / "journal.jsonl").read_bytes()
-    found = judged(capsys, "--candidate", f"cca={folder}")
+    found = cli.json("judge", "tiny", "--candidate", f"cca={folder}")
     standing = next(one for one in found["standings"] if one["label"] == "cca")
     # Every query's own item is by far the nearest.
     assert standing["result"]["mean"] == 600.0
@@ -106,15 +88,12 @@ def test_a_model_without_seeds_is_a_candidate_in_every_form(
     assert (tmp_path / "runs" / "tiny" / "journal.jsonl").read_bytes() == before
 
 
-def test_a_label_that_is_repeated_has_a_seed_for_each_folder(
-    confirmed: dict[str, Split], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_repeated_label_has_a_seed_a_folder(confirmed: dict[str, Split], tmp_path: Path, cli: CommandLine) -> None:
     folders = [write_outside(tmp_path / f"run{seed}", confirmed, "embeddings", seed) for seed in range(3)]
-    given = [part for folder in folders for part in ("--candidate", f"mine={folder}")]
-    standing = next(one for one in judged(capsys, *given)["standings"] if one["label"] == "mine")
+    arguments = ["judge", "tiny", *(part for folder in folders for part in ("--candidate", f"mine={folder}"))]
+    standing = next(one for one in cli.json(*arguments)["standings"] if one["label"] == "mine")
     assert standing["seeds"] == [0, 1, 2]
-    code, out, _ = run(capsys, *given)
-    assert code == 0 and "outside mine default 3 600.0 ± 0.0" in " ".join(out.split())
+    assert "outside mine default 3 600.0 ± 0.0" in " ".join(cli.shows(*arguments).split())
 
 
 @pytest.mark.parametrize(
@@ -132,7 +111,7 @@ def test_a_label_that_is_repeated_has_a_seed_for_each_folder(
     ],
 )
 def test_what_is_no_candidate_is_refused_with_the_place(
-    confirmed: dict[str, Split], tmp_path: Path, capsys: pytest.CaptureFixture[str], candidate: str, message: str
+    confirmed: dict[str, Split], tmp_path: Path, cli: CommandLine, candidate: str, message: str
 ) -> None:
     write_outside(tmp_path / "mine", confirmed, "embeddings")
     (tmp_path / "empty").mkdir()
@@ -145,22 +124,18 @@ def test_what_is_no_candidate_is_refused_with_the_place(
         write_outside(tmp_path / name, confirmed, "ranks")
     write_ranks(tmp_path / "others" / "ranks_test.npz", ranks_of(confirmed["val"], 0, "test"))
     write_ranks(tmp_path / "swapped" / "ranks_val.npz", ranks_of(confirmed["test"], 0, "test"))
-    code, out, err = run(capsys, "--candidate", candidate)
+    code, out, err = cli.run("judge", "tiny", "--candidate", candidate)
     assert (code, out) == (2, "")
     assert message in err and "Traceback" not in err
 
 
-def test_a_search_that_was_not_confirmed_is_refused_with_the_way_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with begun(tmp_path / "runs" / "tiny") as ledger:
+def test_a_search_that_was_not_confirmed_is_refused_with_the_way_out(here: Path, cli: CommandLine) -> None:
+    with begun(here / "runs" / "tiny") as ledger:
         add_trial(ledger, [1.0])
-    code, _, err = run(capsys)
-    assert code == 2 and "`orchestrator confirm tiny`" in err
+    assert "`orchestrator confirm tiny`" in cli.refuses("judge", "tiny")
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(images=st.integers(1, 15), each=st.integers(1, 4), seed=st.integers(0, 99), whole=st.booleans())
 def test_ranks_of_similarities_are_those_of_their_embeddings(images: int, each: int, seed: int, whole: bool) -> None:
     generator = torch.Generator().manual_seed(seed)

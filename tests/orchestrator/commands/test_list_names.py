@@ -20,21 +20,16 @@ from orchestrator.experiment.values import COUNTS, METRICS
 from orchestrator.experiment.yaml_files import parse_yaml
 from orchestrator.regression.suite import shipped_suites
 from search_spaces import SPACES
-from tests.support.commands import run_command
+from tests.support.commands import CommandLine
 from trainables.errors import ConfigError
 from trainables.model_parameters import FEATURES
 
 ROOT = Path(__file__).parents[3]
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert run_command(arguments) == 0
-    return capsys.readouterr().out
-
-
-def test_the_version_is_that_of_the_project(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_that_of_the_project(cli: CommandLine) -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert run(capsys, "--version") == f"icr-orchestrator {version}\n"
+    assert cli.shows("--version") == f"icr-orchestrator {version}\n"
 
 
 @pytest.mark.parametrize(
@@ -47,12 +42,12 @@ def test_the_version_is_that_of_the_project(capsys: pytest.CaptureFixture[str]) 
         ("metrics", [*METRICS, *COUNTS]),
     ],
 )
-def test_every_name_is_listed_with_a_line_about_it(capsys: pytest.CaptureFixture[str], what: str, names: Any) -> None:
-    listed = json.loads(run(capsys, "list", what, "--json"))
+def test_every_name_is_listed_with_a_line_about_it(cli: CommandLine, what: str, names: Any) -> None:
+    listed = cli.json("list", what)
     assert [one["name"] for one in listed] == list(names)
     assert all(10 < len(one["meaning"]) < 130 and "\n" not in one["meaning"] for one in listed)
     assert len({one["meaning"] for one in listed}) == len(listed)
-    table = run(capsys, "list", what)
+    table = cli.shows("list", what)
     assert all(name in table for name in names)
     assert what != "losses" or max(map(len, table.splitlines())) <= 100, "losses fit a narrow terminal"
 
@@ -79,13 +74,13 @@ def test_every_key_has_a_meaning_and_no_meaning_lacks_its_key(kind: str) -> None
 @pytest.mark.parametrize(
     ("what", "page"), [("keys", "experiment-keys"), ("records", "journal"), ("commands", "commands")]
 )
-def test_the_reference_is_what_the_command_prints(capsys: pytest.CaptureFixture[str], what: str, page: str) -> None:
+def test_the_reference_is_what_the_command_prints(cli: CommandLine, what: str, page: str) -> None:
     kept = (ROOT / "docs" / f"{page}.md").read_text()
-    assert run(capsys, "list", what, "--markdown") == kept
+    assert cli.shows("list", what, "--markdown") == kept
     assert f"`orchestrator list {what} --markdown > docs/{page}.md`" in kept
     if what == "records":
         headings = [line.removeprefix("### ").strip("`") for line in kept.splitlines() if line.startswith("### ")]
-        assert headings == [one["name"] for one in json.loads(run(capsys, "list", "records", "--json"))]
+        assert headings == [one["name"] for one in cli.json("list", "records")]
 
 
 @pytest.mark.parametrize(
@@ -128,8 +123,8 @@ def test_the_schema_refuses_what_a_search_refuses(change: str) -> None:
         load_experiment("scenes-smoke", [f"{key}={json.dumps(value)}" for key, value in values.items()])
 
 
-def test_commands_are_listed_with_their_parameters(capsys: pytest.CaptureFixture[str]) -> None:
-    listed = json.loads(run(capsys, "list", "commands", "--json"))
+def test_commands_are_listed_with_their_parameters(cli: CommandLine) -> None:
+    listed = cli.json("list", "commands")
     assert {"search", "data describe", "regress accept", "list"} <= {command["name"] for command in listed}
     options = {(command["name"], one["name"]): one for command in listed for one in command["parameters"]}
     assert options["search", "--json"]["value"] == "" and options["search", "EXPERIMENT"]["default"] == "required"
@@ -145,10 +140,8 @@ def test_every_exit_code_is_in_the_reference_of_commands() -> None:
 
 
 @pytest.mark.parametrize("name", SPACES)
-def test_one_loss_is_shown_with_formula_parameters_ranges_and_source(
-    capsys: pytest.CaptureFixture[str], name: str
-) -> None:
-    shown = run(capsys, "list", "losses", name)
+def test_one_loss_is_shown_with_formula_parameters_ranges_and_source(cli: CommandLine, name: str) -> None:
+    shown = cli.shows("list", "losses", name)
     for heading in ("formula", "parameters", "source"):
         _, _, text = shown.partition(f"\n{heading}:\n")
         assert text.startswith("  "), heading
@@ -163,5 +156,5 @@ def test_one_loss_is_shown_with_formula_parameters_ranges_and_source(
         (["keys", "name"], "takes no name"),
     ],
 )
-def test_what_is_not_listed_is_refused(capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
-    assert run_command(["list", *arguments]) == 2 and said in capsys.readouterr().err
+def test_what_is_not_listed_is_refused(cli: CommandLine, arguments: list[str], said: str) -> None:
+    assert said in cli.refuses("list", *arguments)

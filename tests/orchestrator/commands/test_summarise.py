@@ -8,20 +8,13 @@ from pathlib import Path
 import pytest
 
 from orchestrator.views.forms import FORMS
-from tests.support.commands import run_command
+from tests.support.commands import CommandLine
 from tests.support.confirmed_experiments import write
 
 
-def summarise(capsys: pytest.CaptureFixture[str], output: Path, *arguments: str) -> str:
-    assert run_command(["summarise", *arguments, "--output", str(output)]) == 0
-    return capsys.readouterr().out
-
-
-def test_answers_are_one_under_the_other_and_the_tables_at_the_end(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_answers_are_one_under_the_other_and_the_tables_at_the_end(tmp_path: Path, cli: CommandLine) -> None:
     write(tmp_path, "one", confirmed=True)
-    lines = summarise(capsys, tmp_path, "one").splitlines()
+    lines = cli.shows("summarise", "one", "--output", tmp_path).splitlines()
     titles = [line for line, before in zip(lines, ["", *lines], strict=False) if not before]
     assert titles[0] == "pets · Which loss?"
     assert titles[-2:] == ["pets · What limits these results?", "Retrieval"]
@@ -29,10 +22,11 @@ def test_answers_are_one_under_the_other_and_the_tables_at_the_end(
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_comes_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str) -> None:
+def test_every_form_comes_from_the_command_line(tmp_path: Path, cli: CommandLine, form: str) -> None:
     write(tmp_path, "one", confirmed=True)
     write(tmp_path, "two", confirmed=False)
-    text = summarise(capsys, tmp_path, "one", "two", "--format", form, "--with-published", "--cocos")
+    options = ("--format", form, "--with-published", "--cocos", "--output", tmp_path)
+    text = cli.shows("summarise", "one", "two", *options)
     assert "winner" in text and "unconfirmed" in text
     explained = text.replace(r"\textendash{}", "–").count("rsum: sum of six recalls, 0–600")
     assert explained == (form not in ("json", "csv"))
@@ -51,8 +45,7 @@ def test_every_form_comes_from_the_command_line(tmp_path: Path, capsys: pytest.C
         assert "two · Which loss?" in text.replace(r"$\cdot$", "·")
 
 
-def test_what_is_not_there_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_there_is_refused(tmp_path: Path, cli: CommandLine) -> None:
     write(tmp_path, "one", confirmed=False)
     for arguments, message in ((["two"], "there are: one"), (["one", "--format", "xml"], "format must be one of")):
-        assert run_command(["summarise", *arguments, "--output", str(tmp_path)]) == 2
-        assert message in capsys.readouterr().err
+        assert message in cli.refuses("summarise", *arguments, "--output", tmp_path)

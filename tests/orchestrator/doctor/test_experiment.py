@@ -19,7 +19,7 @@ from orchestrator.journal.lock import AlreadyRunningError, hold
 from orchestrator.journal.trial import TrialState
 from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.sync import DeliveryError
-from tests.support.commands import run_command, what_a_command_says
+from tests.support.commands import CommandLine
 from tests.support.experiments import add_trial, begun
 from tests.support.fake_workload import report
 from tests.support.records import append
@@ -113,15 +113,14 @@ BREACHES = [
 
 @pytest.mark.parametrize(("damage", "check", "found"), BREACHES)
 def test_a_breach_is_named_and_mended(
-    folder: Path, damage: Callable[[Path], None], check: str, found: str, capsys: pytest.CaptureFixture[str]
+    folder: Path, damage: Callable[[Path], None], check: str, found: str, cli: CommandLine
 ) -> None:
     damage(folder)
-    assert run_command(["doctor", str(folder), "--json"]) == 1
-    rows = json.loads(capsys.readouterr().out)
-    assert any(row["check"] == check and found in row["found"] for row in rows)
+    code, said, _ = cli.run("doctor", folder, "--json")
+    rows = json.loads(said)
+    assert code == 1 and any(row["check"] == check and found in row["found"] for row in rows)
     assert all(row["way_out"] for row in rows)
-    assert run_command(["doctor", str(folder), "--repair"]) == 0
-    assert "repaired" in capsys.readouterr().out
+    assert "repaired" in cli.shows("doctor", folder, "--repair")
     left = check_experiment(folder, default_uri(folder.parent))
     assert [finding for finding in left if finding.state == "fail"] == []
     if check == "checkpoint" and "damaged" in found:
@@ -145,9 +144,7 @@ def test_a_journal_without_its_description_is_left_alone(folder: Path) -> None:
     assert (folder / "journal.jsonl").read_bytes() == before
 
 
-def test_a_repair_goes_past_a_damaged_line_and_says_what_is_lost(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_repair_goes_past_a_damaged_line_and_says_what_is_lost(folder: Path) -> None:
     # The second epoch of the finished trial: started, created and an epoch before it.
     before = damage_line(folder, 5)
     (finding,) = check_experiment(folder, default_uri(folder.parent))
@@ -179,9 +176,7 @@ def results(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("records", "unknown"), [(1, 2), (3, 1)], ids=["no trial is known", "the first epoch of a trial is known"]
 )
-def test_results_that_a_cut_journal_does_not_know_are_moved_and_named(
-    folder: Path, records: int, unknown: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_results_that_a_cut_journal_lacks_are_moved(folder: Path, records: int, unknown: int, cli: CommandLine) -> None:
     summary = json.dumps({"trials": [{"trial": f"{NAME}-0000"}, {"trial": f"{NAME}-0001"}]})
     (folder / "summary.json").write_text(summary)
     journal = (folder / "journal.jsonl").read_bytes()
@@ -189,8 +184,8 @@ def test_results_that_a_cut_journal_does_not_know_are_moved_and_named(
     lines = journal.splitlines(keepends=True)
     (folder / "journal.jsonl").write_bytes(b"".join(lines[:records]) + lines[records][:20])
     lacks = f"warning: the journal lacks trials: {unknown} of trials/"
-    assert run_command(["status", str(folder)]) == 0 and lacks in " ".join(capsys.readouterr().out.split())
-    code, said, _ = what_a_command_says(capsys, ["doctor", str(folder), "--repair"])
+    assert lacks in " ".join(cli.shows("status", folder).split())
+    code, said, _ = cli.run("doctor", folder, "--repair")
     assert code == 1, "what the journal lost is lost until the journal is restored"
     assert f"restore {folder / 'journal.jsonl'} from a backup" in said
     assert results(folder) == before, "every file is still there"
@@ -271,14 +266,13 @@ def test_a_contradiction_in_the_journal_is_found(folder: Path) -> None:
     assert f"{NAME}-0001: has epochs [1, 2, 3, 5]" in found
 
 
-def test_an_experiment_that_runs_is_not_mended(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(["doctor", str(folder)]) == 0 and "everything holds" in capsys.readouterr().out
+def test_an_experiment_that_runs_is_not_mended(folder: Path, cli: CommandLine) -> None:
+    assert "everything holds" in cli.shows("doctor", folder)
     with hold(folder):
         assert states(folder) == {}
         with pytest.raises(AlreadyRunningError):
             check_experiment(folder, default_uri(folder.parent), repair=True)
 
 
-def test_repair_needs_a_name(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(["doctor", "--repair"]) == 2
-    assert "name the experiment" in capsys.readouterr().err
+def test_repair_needs_a_name(cli: CommandLine) -> None:
+    assert "name the experiment" in cli.refuses("doctor", "--repair")

@@ -11,15 +11,14 @@ import pytest
 from orchestrator.doctor import machine as doctor
 from orchestrator.doctor.machine import Check
 from orchestrator.machines.cluster import Cluster
-from tests.support.commands import run_command
+from tests.support.commands import CommandLine
 
 
 @pytest.mark.proof
-def test_this_machine_is_examined_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_this_machine_is_examined_whole(tmp_path: Path, cli: CommandLine) -> None:
     (tmp_path / "data" / "pets").mkdir(parents=True)
-    places = ["--data-root", str(tmp_path / "data"), "--output", str(tmp_path / "runs")]
-    code = run_command(["doctor", *places, "--json"])
-    findings = {row["check"]: row for row in json.loads(capsys.readouterr().out)}
+    code, said, _ = cli.run("doctor", "--data-root", tmp_path / "data", "--output", tmp_path / "runs", "--json")
+    findings = {row["check"]: row for row in json.loads(said)}
     names = {"python", "packages", "torch pair", "gpu", "disk", "memory", "port", "data root", "output", "store"}
     assert set(findings) == names
     assert all(row["way_out"] for row in findings.values() if row["state"] != "ok")

@@ -10,7 +10,7 @@ import PIL.Image
 import pytest
 import yaml
 
-from tests.support.commands import what_a_command_says
+from tests.support.commands import CommandLine
 
 pytestmark = pytest.mark.usefixtures("own_folders")
 
@@ -45,7 +45,7 @@ COMMANDS = {
 }
 
 
-def run(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+def run(command: str, tmp_path: Path, cli: CommandLine) -> tuple[int, str]:
     arguments = list(COMMANDS[command])
     if command == "extract":
         arguments.append(str(tmp_path / "features"))
@@ -54,7 +54,7 @@ def run(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> tup
         experiment["training"] = {"batch_size": 16}
         (tmp_path / "bad.yaml").write_text(yaml.safe_dump(experiment))
         arguments.append(str(tmp_path / "bad.yaml"))
-    code, out, err = what_a_command_says(capsys, arguments)
+    code, out, err = cli.run(*arguments)
     return code, out if command == "describe" else err
 
 
@@ -101,24 +101,22 @@ CASES: dict[str, tuple[Mutation, str, tuple[str, ...]]] = {
         for command in commands or COMMANDS
     ],
 )
-def test_bad_input(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, case: str) -> None:
+def test_bad_input(photos: Path, tmp_path: Path, cli: CommandLine, command: str, case: str) -> None:
     spoil, message, _ = CASES[case]
     spoil(photos)
-    code, told = run(command, tmp_path, capsys)
+    code, told = run(command, tmp_path, cli)
     assert code == 2, told
     assert message in told
     assert not list((tmp_path / "runs").rglob("*.pt"))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_fault_that_many_records_share_is_one_line_with_a_count(
-    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
-) -> None:
+def test_a_shared_fault_is_one_line_with_a_count(photos: Path, tmp_path: Path, cli: CommandLine, command: str) -> None:
     content = json.loads((photos / CAPTIONS).read_text())
     for image in content["images"][:15]:
         image["sentences"][0]["raw"] = ""
     (photos / CAPTIONS).write_text(json.dumps(content))
-    code, told = run(command, tmp_path, capsys)
+    code, told = run(command, tmp_path, cli)
     assert code == 2
     assert "images[0].sentences[0]: empty caption" in told and told.count("empty caption") == 1
     assert "(and 14 more like it)" in told

@@ -22,7 +22,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.records import ExperimentStarted
 from orchestrator.workload.single import read_config
 from search_spaces import Range, Values
-from tests.support.commands import run_command
+from tests.support.commands import CommandLine
 from tests.support.experiments import make_experiment
 from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables.errors import ConfigError
@@ -69,9 +69,15 @@ REFUSED = [
     ("scheduler.reduction_factor=1", "scheduler.reduction_factor: should be greater than 1, got 1"),
     ("resources.gpus=many", "resources.gpus: should be a valid number or 'auto', got \"many\""),
     ("resources.fuse=0", "resources.fuse: should be greater than or equal to 1 or 'auto', got 0"),
-    ("confirm={trainings: 4, top: 3}", "confirm.trainings: a race trains each candidate at least twice"),
+    ("confirm={seeds: 5, trainings: 30}", "leave out one of the two"),
+    ("confirm={trainings: 7, top: 3}", "confirm.trainings: a race trains each candidate at least twice"),
+    ("confirm={trainings: 7, top: 3}", "at least 8, got 7"),
+    ("confirm={trainings: 2}", "confirm.trainings: should be greater than or equal to 4, got 2"),
+    ("confirm={each_of: temperature, trainings: 20}", "each_of: every value keeps"),
     ("confirm={each_of: margin}", "confirm.each_of: unknown name 'margin'; known: temperature"),
+    ("confirm={each_of: temprature}", "confirm.each_of: unknown name 'temprature'; did you mean 'temperature'"),
     ("confirm={baseline: triplet}", "confirm.baseline: unknown name 'triplet'; known: nt_xent"),
+    ("confirm={baseline: nt_xnt}", "confirm.baseline: unknown name 'nt_xnt'; did you mean 'nt_xent'"),
     ("budget.hours=0", "budget.hours: should be greater than 0, got 0"),
     ("budget.hours=.inf", "budget.hours: should be a finite number, got Infinity"),
     ("budget.target=.nan", "budget.target: should be a finite number, got NaN"),
@@ -212,13 +218,10 @@ def test_what_can_be_maximised_is_reported_by_a_trial_and_known_of_test() -> Non
     assert {name.removeprefix("val/") for name in METRICS if name.startswith("val/")} <= known.keys()
 
 
-def test_a_named_pipe_as_an_experiment_file_is_refused_without_waiting_for_a_writer(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_named_pipe_as_an_experiment_file_is_refused_without_waiting(tmp_path: Path, cli: CommandLine) -> None:
     pipe = tmp_path / "tiny.yaml"
     os.mkfifo(pipe)
-    assert run_command(["search", str(pipe), "--dry-run"]) == 2
-    assert f"{pipe}: is no regular file; name a YAML file" in capsys.readouterr().err
+    assert f"{pipe}: is no regular file; name a YAML file" in cli.refuses("search", pipe, "--dry-run")
 
 
 def history_of(**changes: Any) -> History:

@@ -1,5 +1,6 @@
 """What people write in configurations, and what they are told: place, key, rule, value got and way out."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from orchestrator.experiment.experiment import load_experiment
 from orchestrator.regression.suite import load_suite
 from orchestrator.searches.preparation import check_unchanged
 from orchestrator.workload.single import read_config
-from tests.support.commands import run_command
+from tests.support.commands import CommandLine
 from tests.support.experiments import add_trial, begun, make_experiment
 from trainables.errors import ConfigError
 
@@ -52,13 +53,22 @@ EXPERIMENTS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "start", "end"), EXPERIMENTS)
-def test_what_a_wrong_experiment_is_told(tmp_path: Path, text: str, start: str, end: str) -> None:
-    path = tmp_path / "mine.yaml"
-    path.write_text(f"{HEAD}{text}\n")
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "mine.yaml"
+
+
+def refused(path: Path, text: str, *given: object, load: Callable[..., object] = load_experiment) -> str:
+    """Write a file that must be refused, and return what is said."""
+    path.write_text(text)
     with pytest.raises(ConfigError) as refusal:
-        load_experiment(str(path))
-    said = str(refusal.value)
+        load(str(path), *given)
+    return str(refusal.value)
+
+
+@pytest.mark.parametrize(("text", "start", "end"), EXPERIMENTS)
+def test_what_a_wrong_experiment_is_told(path: Path, text: str, start: str, end: str) -> None:
+    said = refused(path, f"{HEAD}{text}\n")
     assert said.startswith(f"{path}:{start}") and end in said and "\n" not in said
 
 
@@ -100,12 +110,8 @@ scheduler: {name: none, grace_epochs: 5, brackets: 2}
 """
 
 
-def test_all_mistakes_of_a_file_are_told_in_the_order_of_its_lines(tmp_path: Path) -> None:
-    path = tmp_path / "mine.yaml"
-    path.write_text(MANY)
-    with pytest.raises(ConfigError) as refusal:
-        load_experiment(str(path), ["resources.cpus=0"])
-    head, *lines = str(refusal.value).splitlines()
+def test_all_mistakes_of_a_file_are_told_in_the_order_of_its_lines(path: Path) -> None:
+    head, *lines = refused(path, MANY, ["resources.cpus=0"]).splitlines()
     assert head == "12 mistakes:"
     keys = [(line.split(": ")[0].strip().removeprefix(f"{path}:"), line.split(": ")[1]) for line in lines]
     assert keys == [
@@ -134,12 +140,8 @@ cells:
 """
 
 
-def test_mistakes_of_the_cells_of_a_suite_name_the_cell(tmp_path: Path) -> None:
-    path = tmp_path / "mine.yaml"
-    path.write_text(SUITE)
-    with pytest.raises(ConfigError) as refusal:
-        load_suite(str(path))
-    head, model, loss = str(refusal.value).splitlines()
+def test_mistakes_of_the_cells_of_a_suite_name_the_cell(path: Path) -> None:
+    head, model, loss = refused(path, SUITE, load=load_suite).splitlines()
     assert head == "2 mistakes:"
     assert model.startswith(f"  {path}:5:73: cells.1: model_parameters.pool: vsepp has no such parameter")
     assert loss.startswith(f"  {path}:6:57: cells.2.loss_parameters: unknown name 'margn'")
@@ -159,12 +161,8 @@ training: {epochs: 2}
 """
 
 
-def test_what_does_not_go_together_is_told_at_once_and_once(tmp_path: Path) -> None:
-    path = tmp_path / "mine.yaml"
-    path.write_text(TOGETHER)
-    with pytest.raises(ConfigError) as refusal:
-        load_experiment(str(path))
-    assert str(refusal.value).splitlines() == [
+def test_what_does_not_go_together_is_told_at_once_and_once(path: Path) -> None:
+    assert refused(path, TOGETHER).splitlines() == [
         "2 mistakes:",
         f"  {path}:7:15: search.space.nt_xent.temperature: a range needs finite low < high, got [0.5, 0.1]",
         f"  {path}:8:15: search.space.triplet: margin must be a number of at least 0, got -1.0",
@@ -235,12 +233,10 @@ def test_a_training_without_data_is_refused() -> None:
     ],
 )
 def test_a_file_of_another_kind_names_its_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, text: str, message: str
+    path: Path, cli: CommandLine, command: str, text: str, message: str
 ) -> None:
-    path = tmp_path / "mine.yaml"
     path.write_text(text)
-    assert run_command([command, str(path), "--output", str(tmp_path / "runs")]) == 2
-    assert f"error: {path}: {message}" in capsys.readouterr().err
+    assert f"error: {path}: {message}" in cli.refuses(command, path, "--output", path.with_name("runs"))
 
 
 def test_a_change_of_an_experiment_is_told_from_what_to_what(tmp_path: Path) -> None:

@@ -73,9 +73,7 @@ def test_a_baseline_that_is_inside_and_not_tried_is_named_with_its_point() -> No
         ),
     ],
 )
-def test_a_baseline_that_is_outside_is_named_with_the_bounds_that_leave_it_out(
-    loss: str, setting: str, outside: str
-) -> None:
+def test_a_baseline_outside_is_named_with_the_bounds_that_leave_it_out(loss: str, setting: str, outside: str) -> None:
     sentences = said(f"triplet_sh, {loss}", setting)
     start = f"{printed(loss)} could be Triplet SH with margin = 0.2, which is outside its space: {outside}. "
     assert [sentence.startswith(start) for sentence in sentences] == [True]

@@ -24,7 +24,7 @@ from orchestrator.searches.preparation import check_unchanged
 from orchestrator.workload.single import read_config
 from orchestrator.workload.training import TrainablesWorkload
 from search_spaces import SPACES
-from tests.support.commands import run_command, what_a_command_says
+from tests.support.commands import CommandLine
 from tests.support.experiments import begun
 from tests.support.plugins import MEAN, lay_out_package, plugins_gone_afterwards, write_metadata, write_plugin
 from trainables.config import TrialConfig
@@ -195,11 +195,11 @@ REFUSED = {
 
 @pytest.mark.parametrize(("text", "message"), REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_used_is_refused_in_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None, message: str
+    tmp_path: Path, cli: CommandLine, text: str | None, message: str
 ) -> None:
     name = "gone.py" if text is None else write_plugin(tmp_path, text).name
-    code, _, err = what_a_command_says(capsys, ["search", "scenes-smoke", "--plugin", name, "--data-root", "data"])
-    assert code == 2 and message in err and err.count("\n") == 1
+    err = cli.refuses("search", "scenes-smoke", "--plugin", name, "--data-root", "data")
+    assert message in err and err.count("\n") == 1
 
 
 def test_one_file_named_twice_is_one_plugin_and_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
@@ -233,12 +233,10 @@ def test_an_installed_package_is_found_by_the_name_of_its_loss(tmp_path: Path) -
         TrialConfig(dataset="pets", model="bag_of_words", model_parameters={"dropout": "much"})
 
 
-def test_what_is_installed_is_listed_without_running_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_installed_is_listed_without_running_it(tmp_path: Path, cli: CommandLine) -> None:
     folder = lay_out_package(tmp_path / "site")
     (folder / "icr_pair_losses" / "hinge.py").write_text(BROKEN)
-    assert run_command(["plugins", "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
-    assert [(row["plugin"], row["version"], row["kind"], row["name"]) for row in rows] == [
+    assert [(row["plugin"], row["version"], row["kind"], row["name"]) for row in cli.json("plugins")] == [
         ("icr-pair-losses", "1.0.0", "losses", "pair_hinge"),
         ("icr-pair-losses", "1.0.0", "models", "bag_of_words"),
     ]
@@ -292,21 +290,21 @@ def test_a_training_and_python_find_loss_and_model(tmp_path: Path) -> None:
         TrialConfig(dataset="pets", model="bag_of_wordz")
 
 
-def test_everything_is_listed_and_what_is_broken_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_everything_is_listed_and_what_is_broken_is_told(cli: CommandLine) -> None:
     lay_out("icr-gap", LOSS, "losses", "gap")
     lay_out("icr-broken", BROKEN, "losses", "other")
     lay_out("icr-again", LOSS, "losses", "gap")
-    code, out, err = what_a_command_says(capsys, ["list", "losses", "--json"])
+    code, out, err = cli.run("list", "losses", "--json")
     assert code == 0
     assert [row["meaning"] for row in json.loads(out) if row["name"] == "gap"] == ["Mean gap."]
     assert "warning: the plug-in icr-broken is left out: icr_broken.py:1: RuntimeError: it runs" in err
     assert err.count("the name 'gap' is offered by the plug-in") == 1 and err.count("\n") == 2
 
 
-def test_nothing_runs_where_its_names_are_not_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_runs_where_its_names_are_not_asked_for(cli: CommandLine) -> None:
     lay_out("icr-broken", BROKEN, "losses", "other")
     for words in (["list", "experiments"], ["list", "models"], ["plugins"], ["list", "keys"]):
-        code, _, err = what_a_command_says(capsys, words)
+        code, _, err = cli.run(*words)
         assert (code, err) == (0, "")
     load_experiment("scenes-smoke")
     read_config(None, ["dataset=pets", "loss=nt_xent"], [])
@@ -319,13 +317,15 @@ def test_a_name_of_two_packages_is_refused_until_one_of_them_is_named() -> None:
     lay_out("icr-gap", LOSS, "losses", "gap")
     lay_out("icr-again", LOSS, "losses", "gap")
     both = "the loss 'gap' is offered by icr-again and by icr-gap, which are all installed; name the package"
-    with pytest.raises(ConfigError, match=both):
-        build_loss("gap")
-    with pytest.raises(ConfigError, match=both):
-        icr.make_experiment({"name": "s", "datasets": ["pets"], "losses": ["gap"]})
-    with pytest.raises(ConfigError, match=both):
-        read_config(None, ["dataset=pets", "loss=gap"], [])
-    made = icr.make_experiment({"name": "s", "datasets": ["pets"], "losses": ["gap"]}, plugins=["icr-gap"])
+    values = {"name": "s", "datasets": ["pets"], "losses": ["gap"]}
+    for use, *given in (
+        (build_loss, "gap"),
+        (icr.make_experiment, values),
+        (read_config, None, ["dataset=pets", "loss=gap"], []),
+    ):
+        with pytest.raises(ConfigError, match=both):
+            use(*given)
+    made = icr.make_experiment(values, plugins=["icr-gap"])
     assert [plugin.name for plugin in made.plugins] == ["icr-gap"] and "gap" in SPACES
 
 

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,8 @@ import pytest
 import torch
 
 import trainables.data.extract
-from tests.support.commands import run_command
+from tests.support.commands import CommandLine
+from tests.support.waiting import wait_until
 from trainables.data.dataset import load_dataset
 from trainables.data.features import images_digest
 from trainables.data.source import find_source
@@ -25,6 +25,7 @@ pytestmark = pytest.mark.usefixtures("own_folders")
 
 IMAGES = 12
 NETWORK = ("--backbone", "resnet18", "--weights", "none", "--shard-size", "2")
+EXTRACT = ("data", "extract", "photos", *NETWORK)
 
 
 @pytest.fixture
@@ -44,26 +45,12 @@ def photos(tmp_path: Path) -> Path:
     return folder
 
 
-def call(*arguments: str) -> int:
-    """Run ``orchestrator data extract`` and return its exit code."""
-    return run_command(["data", "extract", *arguments])
-
-
-def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """Run a command that must be refused and return what it says."""
-    assert call(*arguments) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("error: ")
-    return said
-
-
 def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-def test_features_are_extracted_and_loaded(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("photos", *NETWORK, "--features", "both", "--augmentations", "1", "--json") == 0
-    told = json.loads(capsys.readouterr().out)
+def test_features_are_extracted_and_loaded(photos: Path, cli: CommandLine) -> None:
+    told = cli.json(*EXTRACT, "--features", "both", "--augmentations", 1)
     names = ("features_global", "augmented_global", "features_regions", "augmented_regions")
     assert told == {"files": [str(photos / f"{name}.npy") for name in names], "images": 12, "extracted": 12}
     shapes = [np.load(path, mmap_mode="r").shape for path in told["files"]]
@@ -98,33 +85,26 @@ main()
 """The command line in a process that hangs before the last shards, however fast it is."""
 
 
-def start(*arguments: str) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-c", HANGING, "data", "extract", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
-
-
 @pytest.mark.proof
 @pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.proof)])
 def test_killed_halfway_and_resumed_gives_the_same_bytes(
-    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], workers: str
+    photos: Path, tmp_path: Path, cli: CommandLine, workers: str
 ) -> None:
-    arguments = ("photos", *NETWORK, "--features", "both", "--augmentations", "3", "--workers", workers, "--out")
+    arguments = (*EXTRACT, "--features", "both", "--augmentations", "3", "--workers", workers, "--out")
     killed, whole = tmp_path / "killed", tmp_path / "whole"
-    process = start(*arguments, str(killed))
+    command = [sys.executable, "-c", HANGING, *arguments, str(killed)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
     # Of a shard, the regions are written last.
     shards = killed / ".extract"
-    deadline = time.monotonic() + 300
-    while len(list(shards.glob("regions_*.npy"))) < 2 and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.005)
+    wait_until(lambda: len(list(shards.glob("regions_*.npy"))) >= 2 or process.poll() is not None)
     kill_with_workers(process)
     there = len(list(shards.glob("regions_*.npy")))
     assert 2 <= there < 6 and not (killed / "features_global.npy").exists()
     scratch = Path(json.loads((shards / "lock").read_text())["scratch"])
     assert scratch.is_dir()
-    assert call(*arguments, str(killed), "--json") == 0
-    assert json.loads(capsys.readouterr().out)["extracted"] == IMAGES - 2 * there
+    assert cli.json(*arguments, killed)["extracted"] == IMAGES - 2 * there
     assert not scratch.exists()
-    assert call(*arguments, str(whole)) == 0
+    cli.shows(*arguments, whole)
     assert contents(killed) == contents(whole)
 
 
@@ -141,7 +121,7 @@ def kill_with_workers(process: "subprocess.Popen[bytes]") -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_keeps_the_finished_shards_and_says_so(
-    photos: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+    photos: Path, cli: CommandLine, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     # A shell that starts tests in the background has SIGINT ignored.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -154,51 +134,45 @@ def test_a_signal_keeps_the_finished_shards_and_says_so(
     try:
         with monkeypatch.context() as patched:
             patched.setattr("orchestrator.extraction.extraction.extract_shards", one_shard)
-            assert call("photos", *NETWORK) == 130
+            told = cli.refuses(*EXTRACT, code=130)
     finally:
         signal.signal(signal.SIGINT, before)
-    told = capsys.readouterr().err
     assert f"interrupted: {photos}: finished shards are kept: resume with the same command" in told
-    assert call("photos", *NETWORK, "--json") == 0
-    assert json.loads(capsys.readouterr().out)["extracted"] == IMAGES - 2
+    assert cli.json(*EXTRACT)["extracted"] == IMAGES - 2
 
 
-def test_one_split_alone(photos: Path, tmp_path: Path) -> None:
-    assert call("photos", *NETWORK, "--split", "test", "--out", str(tmp_path / "out")) == 0
+@pytest.mark.usefixtures("photos")
+def test_one_split_alone(tmp_path: Path, cli: CommandLine) -> None:
+    cli.shows(*EXTRACT, "--split", "test", "--out", tmp_path / "out")
     assert np.load(tmp_path / "out" / "features_global.npy").shape == (2, 512)
 
 
-def test_missing_images_are_one_line_with_a_count(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_images_are_one_line_with_a_count(photos: Path, cli: CommandLine) -> None:
     for path in (photos / "images").iterdir():
         path.unlink()
-    said = refusal(capsys, "photos", *NETWORK)
+    said = cli.refuses(*EXTRACT)
     assert f"dataset_photos.json: images[0]: image '0.jpg' is missing from {photos}" in said
     assert "images[1]" not in said and "(and 11 more like it)" in said
 
 
 @pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.proof)])
-def test_truncated_images_are_named_and_the_rest_is_kept(
-    photos: Path, capsys: pytest.CaptureFixture[str], workers: str
-) -> None:
+def test_truncated_images_are_named_and_the_rest_is_kept(photos: Path, cli: CommandLine, workers: str) -> None:
     paths = [photos / "images" / f"{index}.jpg" for index in (3, 8)]
     whole = [path.read_bytes() for path in paths]
     for path, data in zip(paths, whole, strict=True):
         path.write_bytes(data[: len(data) // 2])
-    said = refusal(capsys, "photos", *NETWORK, "--workers", workers)
+    said = cli.refuses(*EXTRACT, "--workers", workers)
     assert all(f"images[{index}]: {path}: cannot be decoded" in said for index, path in zip((3, 8), paths, strict=True))
     for path, data in zip(paths, whole, strict=True):
         path.write_bytes(data)
-    assert call("photos", *NETWORK, "--workers", workers, "--json") == 0
-    assert json.loads(capsys.readouterr().out)["extracted"] == 4
+    assert cli.json(*EXTRACT, "--workers", workers)["extracted"] == 4
 
 
-def test_an_image_outside_the_data_root_is_refused(
-    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_image_outside_the_data_root_is_refused(photos: Path, tmp_path: Path, cli: CommandLine) -> None:
     inside, outside = photos / "images" / "4.jpg", tmp_path / "outside.jpg"
     inside.rename(outside)
     inside.symlink_to(outside)
-    assert "leaves the data root" in refusal(capsys, "photos", *NETWORK)
+    assert "leaves the data root" in cli.refuses(*EXTRACT)
 
 
 @pytest.mark.parametrize(
@@ -215,53 +189,34 @@ def test_an_image_outside_the_data_root_is_refused(
         (("photos", "--out", "/proc/nowhere"), "name another folder with --out"),
     ],
 )
-def test_bad_usage_is_refused(
-    photos: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
-) -> None:
-    assert message in refusal(capsys, *arguments)
+@pytest.mark.usefixtures("photos")
+def test_bad_usage_is_refused(cli: CommandLine, arguments: tuple[str, ...], message: str) -> None:
+    said = cli.refuses("data", "extract", *arguments)
+    assert said.startswith("error: ") and message in said
 
 
-def test_weights_of_another_architecture_are_refused(
-    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.usefixtures("photos")
+def test_weights_of_another_architecture_are_refused(tmp_path: Path, cli: CommandLine) -> None:
     torch.save({"features.0.weight": torch.zeros(3)}, tmp_path / "weights.pt")
-    said = refusal(capsys, "photos", "--backbone", "resnet18", "--weights", str(tmp_path / "weights.pt"))
-    assert "not the weights of a resnet18" in said
+    assert "not the weights of a resnet18" in cli.refuses(*EXTRACT, "--weights", tmp_path / "weights.pt")
 
 
-def test_features_that_a_user_put_beside_an_unfinished_extraction_are_not_overwritten(
-    photos: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_features_put_beside_an_unfinished_extraction_are_not_overwritten(photos: Path, cli: CommandLine) -> None:
     (photos / ".extract").mkdir()
     others = (("augmented_global.npy", ["--augmentations", "2"]), ("features_global.npy", ["--seed", "1"]))
     for name, options in others:
         (photos / name).write_bytes(b"mine")
-        assert f"{name}: is there already" in refusal(capsys, "photos", *NETWORK, *options)
+        assert f"{name}: is there already" in cli.refuses(*EXTRACT, *options)
         assert (photos / name).read_bytes() == b"mine"
     # What the killed extraction itself had joined is written again.
     (photos / ".extract" / "features_global.npy.joined").touch()
-    assert call("photos", *NETWORK) == 0
+    cli.shows(*EXTRACT)
     whole = (photos / "features_global.npy").read_bytes()
-    assert whole != b"mine" and "is there already" in refusal(capsys, "photos", *NETWORK, "--seed", "1")
+    assert whole != b"mine" and "is there already" in cli.refuses(*EXTRACT, "--seed", 1)
     assert (photos / "features_global.npy").read_bytes() == whole
 
 
-def test_an_unfinished_extraction_with_other_options_is_refused(
-    photos: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    broken = photos / "images" / "0.jpg"
-    broken.write_bytes(b"")
-    refusal(capsys, "photos", *NETWORK)
-    said = refusal(capsys, "photos", *NETWORK, "--seed", "1")
-    assert "an unfinished extraction with another seed, weights_digest" in said
-
-
-@pytest.mark.proof
-def test_bad_usage_is_refused_before_torch_is_imported(photos: Path) -> None:
-    source = (
-        "import sys\nfrom orchestrator.cli import main\n"
-        "try: main(['data', 'extract', 'photos', '--backbone', 'x'])\n"
-        "except SystemExit as end: assert end.code == 2\n"
-        "assert not {'torch', 'torchvision', 'ray'} & sys.modules.keys()"
-    )
-    subprocess.run([sys.executable, "-c", source], check=True, capture_output=True)
+def test_an_unfinished_extraction_with_other_options_is_refused(photos: Path, cli: CommandLine) -> None:
+    (photos / "images" / "0.jpg").write_bytes(b"")
+    cli.refuses(*EXTRACT)
+    assert "an unfinished extraction with another seed, weights_digest" in cli.refuses(*EXTRACT, "--seed", 1)

@@ -48,9 +48,7 @@ def extract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     over.set()
 
 
-def test_a_ray_that_is_gone_is_one_sentence_that_says_what_is_kept(
-    extract: Callable[..., None], tmp_path: Path
-) -> None:
+def test_a_ray_that_is_gone_is_one_sentence_with_what_is_kept(extract: Callable[..., None], tmp_path: Path) -> None:
     dead = DeadRay(["its node manager raylet died"])
     with pytest.raises(RayLostError) as caught:
         extract(dead)
@@ -62,9 +60,7 @@ def test_a_ray_that_is_gone_is_one_sentence_that_says_what_is_kept(
 
 
 @pytest.mark.parametrize("gone", [[], ["its node manager raylet died"]], ids=["alone", "with Ray"])
-def test_a_signal_kills_ray_whether_ray_gets_the_signal_as_well_or_not(
-    extract: Callable[..., None], gone: list[str]
-) -> None:
+def test_a_signal_kills_ray_whether_ray_gets_the_signal_or_not(extract: Callable[..., None], gone: list[str]) -> None:
     dead = DeadRay(gone, look=lambda: os.kill(os.getpid(), signal.SIGTERM))
     with pytest.raises(KeyboardInterrupt), sigterm_as_ctrl_c():
         extract(dead)

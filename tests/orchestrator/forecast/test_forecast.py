@@ -73,9 +73,7 @@ def test_hours_are_those_of_all_studies_side_by_side() -> None:
         pytest.param({"cpus": 8, **FUSED}, 0.0, 4, (4, TRIALS, 0.0, 16, 4), id="fused, few trials"),
     ],
 )
-def test_the_limit_that_is_reached_first_and_what_trains_together(
-    wanted: dict[str, float], gpus: float, trials: int, expected: tuple
-) -> None:
+def test_the_limit_that_is_reached_first(wanted: dict[str, float], gpus: float, trials: int, expected: tuple) -> None:
     available = {"CPU": 8.0, "GPU": 2.0}
     found = limit_concurrency(Resources(**wanted), gpus, available, trials, int(wanted.get("fuse", 1)))
     assert dataclasses.astuple(found)[: len(expected)] == expected

@@ -1,6 +1,5 @@
 """The time left of a whole experiment against what it then takes, on a clock of the test's own."""
 
-import json
 from contextlib import closing
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from orchestrator.searches.display import EvaluationProgress, Progress, evaluati
 from orchestrator.searches.status import Followed, read_status
 from orchestrator.text.values import clock_text
 from orchestrator.watch.experiments import stages_of
-from tests.support.commands import what_a_command_says
+from tests.support.commands import CommandLine
 from tests.support.experiments import add_trial, make_experiment, open_test, start
 from tests.support.records import append
 
@@ -72,7 +71,7 @@ class Run:
         return trial
 
 
-def test_the_time_left_is_that_of_the_whole_from_the_first_epoch_on_and_after_a_resume(
+def test_the_time_left_is_that_of_the_whole_from_the_first_epoch_on_and_resumed(
     tmp_path: Path, clock: list[float]
 ) -> None:
     with closing(Ledger(tmp_path / "journal.jsonl")) as ledger:
@@ -156,9 +155,7 @@ def test_earlier_starts_give_the_first_rate(
     assert pace.rate == (None if rate is None else pytest.approx(rate))
 
 
-def test_the_evaluation_on_test_is_shown_while_it_goes_on(
-    ledger: Ledger, clock: list[float], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_evaluation_on_test_is_shown(ledger: Ledger, clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     trials = [add_trial(ledger, [float(value)], epoch_seconds=1.0) for value in (1, 2, 3)]
     with evaluation_displayed(ledger, trials, quiet=False):
         append(ledger, "test_opened", dataset="pets", trials=[trial.id for trial in trials])
@@ -187,8 +184,8 @@ def test_the_line_about_test_has_the_time_left_by_the_models_so_far(ledger: Ledg
     assert shown.line() == "test: 7 of 12 models evaluated · 00:00:41 left", "the time passes inside a model, too"
 
 
-def test_status_and_live_page_show_the_evaluation_and_the_time_left(
-    tmp_path: Path, clock: list[float], capsys: pytest.CaptureFixture[str]
+def test_status_and_live_page_show_evaluation_and_time_left(
+    tmp_path: Path, clock: list[float], cli: CommandLine
 ) -> None:
     with closing(Ledger(tmp_path / "journal.jsonl")) as ledger, hold(tmp_path):
         run = Run(ledger, clock)
@@ -207,14 +204,10 @@ def test_status_and_live_page_show_the_evaluation_and_the_time_left(
         assert status.words.startswith("test running as")
         assert status.left is not None and status.left.stages == pytest.approx({"test": 3 * TEST})
         assert stages_of(status)[-1] == ("test", 1, 4, "1 of 4 models evaluated")
-        for arguments in ([], ["--json"]):
-            _, shown, _ = what_a_command_says(capsys, ["status", str(tmp_path), *arguments])
-            if arguments:
-                said = json.loads(shown)
-                assert said["test"] == {"evaluated": 1, "total": 4}
-                assert said["seconds_left"] == pytest.approx({"test": 12.0, "total": 12.0})
-            else:
-                assert "test: 1 of 4 models evaluated\n" in shown and "ETA 00:00:12" in shown
+        shown, said = cli.shows("status", tmp_path), cli.json("status", tmp_path)
+        assert "test: 1 of 4 models evaluated\n" in shown and "ETA 00:00:12" in shown
+        assert said["test"] == {"evaluated": 1, "total": 4}
+        assert said["seconds_left"] == pytest.approx({"test": 12.0, "total": 12.0})
 
 
 def test_without_a_confirmation_the_winner_of_each_dataset_is_evaluated(ledger: Ledger) -> None:

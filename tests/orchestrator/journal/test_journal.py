@@ -68,9 +68,9 @@ def test_a_long_journal_is_read_piece_by_piece(tmp_path: Path, monkeypatch: pyte
     assert read_journal(path) == whole and len(whole) == path.read_bytes().count(b"\n")
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(cuts=st.lists(st.integers(0, 1000), max_size=6))
-def test_every_record_comes_once_however_the_file_grows(
+def test_each_record_comes_once_however_the_file_grows(
     tmp_path_factory: pytest.TempPathFactory, cuts: list[int]
 ) -> None:
     folder = tmp_path_factory.mktemp("grows")

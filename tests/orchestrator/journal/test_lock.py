@@ -46,7 +46,7 @@ def test_a_second_start_is_refused_and_told_who_holds_it(tmp_path: Path) -> None
             hold(tmp_path).__enter__()
         assert refusal.value.exit_code == 3
         found = find_holder(tmp_path)
-        assert found is not None and (found.pid, found.boot_id) == (os.getpid(), boot_id())
+        assert (found.pid, found.boot_id) == (os.getpid(), boot_id())
 
 
 @pytest.mark.proof
@@ -194,9 +194,7 @@ def test_a_lock_that_is_a_link_is_refused_and_nothing_behind_it_written(tmp_path
     assert (tmp_path / "diary").read_text() == "mine"
 
 
-def test_a_question_shares_the_lock_for_a_moment_that_a_start_waits_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_start_waits_while_a_question_shares_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with (tmp_path / "lock").open("w") as reader, (tmp_path / "lock").open("w") as start:
 
         def ask_until_the_question_is_over(file: IO[str]) -> bool:

@@ -130,9 +130,7 @@ def trial_of(values: list[float], **fields: object) -> Trial:
         ([], None, []),
     ],
 )
-def test_of_equally_good_epochs_the_first_is_the_best(
-    values: list[float], epoch: int | None, best: list[float]
-) -> None:
+def test_of_equal_epochs_the_first_is_the_best(values: list[float], epoch: int | None, best: list[float]) -> None:
     trial = trial_of(values)
     assert trial.best_epoch == epoch
     assert trial.best_value == (max(values) if values else None)

@@ -196,7 +196,7 @@ PBT = {"name": "x", "scheduler": {"name": "pbt", "perturbation_epochs": 2}}
         ),
     ],
 )
-def test_a_journal_that_this_version_may_misread_is_refused_and_left_alone(
+def test_a_journal_that_may_be_misread_is_refused_untouched(
     tmp_path: Path, first: dict[str, Any], refusal: str
 ) -> None:
     path = tmp_path / "journal.jsonl"

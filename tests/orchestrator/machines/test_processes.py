@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -26,15 +27,21 @@ with bound_process([sys.executable, "-c", nested], os.environ) as process:
 """
 
 
-@pytest.mark.proof
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_it_ends_with_its_starter_and_its_own_children_do(how: signal.Signals) -> None:
+@contextmanager
+def started() -> Iterator["subprocess.Popen[bytes]"]:
+    """A process that waits for a process that it has started, and for the child of that."""
     command = [sys.executable, "-c", STARTER, "wait"]
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, preexec_fn=listen_to_interrupts
     ) as starter:
-        assert starter.stdout is not None
         assert starter.stdout.readline() == b"there\n"
+        yield starter
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_it_ends_with_its_starter_and_its_own_children_do(how: signal.Signals) -> None:
+    with started() as starter:
         children = psutil.Process(starter.pid).children(recursive=True)
         assert len(children) >= 2
         starter.send_signal(how)
@@ -45,10 +52,7 @@ def test_it_ends_with_its_starter_and_its_own_children_do(how: signal.Signals) -
 @pytest.mark.proof
 @pytest.mark.parametrize("which", ["the first process in between", "the second process in between"])
 def test_it_ends_where_its_starter_and_a_process_in_between_are_killed(which: str) -> None:
-    command = [sys.executable, "-c", STARTER, "wait"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as starter:
-        assert starter.stdout is not None
-        assert starter.stdout.readline() == b"there\n"
+    with started() as starter:
         (first,) = psutil.Process(starter.pid).children()
         (second,) = [child for child in first.children() if child.cmdline() == first.cmdline()]
         children = [first, *first.children(recursive=True)]

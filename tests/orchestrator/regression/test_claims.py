@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,12 @@ from orchestrator.claims.claims import Claims, load_claims
 from orchestrator.claims.engine import Outcome
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
-from orchestrator.journal.directory import JOURNAL_FILE
-from orchestrator.journal.ledger import Ledger
 from orchestrator.machines.cluster import describe_environment
 from orchestrator.regression.claims import can_resume_claims, compare_certificates, finding_of
 from orchestrator.regression.comparison import Finding
 from orchestrator.regression.notices import to_junit
-from tests.support.commands import run_command
-from tests.support.experiments import start
+from tests.support.commands import CommandLine
+from tests.support.experiments import begun
 
 PART = {"kind": "beats", "loss": "nt_xent", "against": ["triplet_sh"], "metrics": ["rsum"]}
 CLAIM = {"id": "wins", "number": 1, "statement": "NT-Xent wins.", "where": "table 1", "holds_if": [PART]}
@@ -61,14 +58,11 @@ def test_only_a_claim_that_held_can_raise_an_alarm(before: str | None, now: str)
 
 
 @pytest.mark.parametrize(("content", "message"), [("{}", "is no certificate"), ("other", "answers other questions")])
-def test_another_certificate_is_refused_before_any_training(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str, message: str
-) -> None:
+def test_another_certificate_is_refused_first(tmp_path: Path, cli: CommandLine, content: str, message: str) -> None:
     other = json.dumps({"claims_digest": "0" * 64, "findings": [{"id": "a", "answer": "holds"}], "cells": []})
     (tmp_path / "accepted.json").write_text(other if content == "other" else content)
-    places = ("--output", str(tmp_path), "--reference", str(tmp_path / "accepted.json"))
-    assert run_command(["regress", "claims", "ecir-2022", "--datasets", "pets", *places]) == 2
-    assert message in capsys.readouterr().err
+    places = ("--output", tmp_path, "--reference", tmp_path / "accepted.json")
+    assert message in cli.refuses("regress", "claims", "ecir-2022", "--datasets", "pets", *places)
     assert [path.name for path in tmp_path.iterdir()] == ["accepted.json"]
 
 
@@ -81,14 +75,14 @@ def test_an_interrupted_rerun_is_resumed_by_the_same_command_alone(tmp_path: Pat
     assert not can_resume_claims(tmp_path, claims, cells())
     own = cells().model_copy(update={"name": f"{cells().name}-{tmp_path.name}"})
     fix_questions(claims, own, tmp_path / own.name)
-    with closing(Ledger(tmp_path / own.name / JOURNAL_FILE)) as ledger:
-        start(ledger, own, environment=describe_environment())
+    with begun(tmp_path / own.name, own, environment=describe_environment()):
+        pass
     assert can_resume_claims(tmp_path, claims, cells())
     assert not can_resume_claims(tmp_path, claims, cells(seeds=4))
     assert not can_resume_claims(tmp_path, claims, cells(setting="training.epochs=3"))
     assert not can_resume_claims(tmp_path, claims.model_copy(update={"level": 0.2}), cells())
-    with closing(Ledger(tmp_path / own.name / JOURNAL_FILE)) as ledger:
-        start(ledger, own, environment={**describe_environment(), "git_revision": "another"})
+    with begun(tmp_path / own.name, own, environment={**describe_environment(), "git_revision": "another"}):
+        pass
     assert not can_resume_claims(tmp_path, claims, cells())
 
 

@@ -7,16 +7,16 @@ import typer.main
 
 from orchestrator.commands.regress import app, command_line
 from orchestrator.regression.suite import shipped_suites
-from tests.support.commands import what_a_command_says
+from tests.support.commands import CommandLine
 
 
 @pytest.mark.parametrize(("name", "words"), [("run", []), ("accept", ["accept"]), ("claims", ["claims"])])
 def test_help_shows_every_option_and_the_suites_that_ship(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, words: list[str]
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch, name: str, words: list[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    code, printed, _ = what_a_command_says(capsys, ["regress", *words, "--help"])
-    assert code == 0 and f" {' '.join(['regress', *words])} [OPTIONS]" in printed
+    printed = cli.shows("regress", *words, "--help")
+    assert f" {' '.join(['regress', *words])} [OPTIONS]" in printed
     (command,) = [one for key, one in typer.main.get_command(app).commands.items() if key == name]  # type: ignore[attr-defined]
     named = [option for one in command.params for option in one.opts if option.startswith("--")]
     assert len(named) > 5 and [option for option in named if option not in printed] == []
@@ -24,9 +24,9 @@ def test_help_shows_every_option_and_the_suites_that_ship(
     assert name != "run" or "regress accept SUITE" in printed
 
 
-def test_without_a_suite_the_help_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = what_a_command_says(capsys, ["regress"])
-    assert code == 2 and "SUITE" in err and "regress --help" in err
+def test_without_a_suite_the_help_is_named(cli: CommandLine) -> None:
+    err = cli.refuses("regress")
+    assert "SUITE" in err and "regress --help" in err
 
 
 def test_the_command_line_can_be_pasted_into_a_shell() -> None:

@@ -121,9 +121,7 @@ HISTORIES = 20_000
     ids=str,
 )
 @pytest.mark.parametrize("same_seeds", [True, False], ids=["the reference has the nights' seeds", "it has others"])
-def test_a_history_without_a_drift_is_called_one_no_more_often_than_stated(
-    shared: float, seeds: tuple[int, int], *, same_seeds: bool
-) -> None:
+def test_no_drift_is_called_one_as_seldom_as_stated(shared: float, seeds: tuple[int, int], *, same_seeds: bool) -> None:
     """Nights that agree to the last digit, nights that share nothing, and between; every drop matters here."""
     rng = np.random.default_rng(8)
     level = 0.02

@@ -1,7 +1,6 @@
 """Reruns of the past: the newest counts, and what a wrong clock has dated in the future is said and ignored."""
 
 import json
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import pytest
 
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.journal import seal
-from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.records import SuiteStarted
 from orchestrator.machines.cluster import describe_environment
 from orchestrator.regression.rerun import can_resume_suite, rerun
@@ -28,7 +26,7 @@ from orchestrator.regression.reruns import (
 )
 from orchestrator.results.answer import Answer
 from orchestrator.results.answers import measure_of
-from tests.support.experiments import add_trial, start
+from tests.support.experiments import add_trial, begun
 from tests.support.fake_workload import FakeWorkload
 from tests.support.regression_results import make_suite
 from trainables.errors import UserError
@@ -177,8 +175,7 @@ def test_the_page_of_a_rerun_explains_its_metric_once(tmp_path: Path) -> None:
 
 def test_an_interrupted_rerun_with_trials_of_a_newer_version_is_compared_without_them(tmp_path: Path) -> None:
     suite, data = make_suite(), {"pets:global": "d1"}
-    with closing(Ledger(tmp_path / JOURNAL_FILE)) as ledger:
-        start(ledger, suite.experiment(), data=data, environment=describe_environment())
+    with begun(tmp_path, suite.experiment(), data=data, environment=describe_environment()) as ledger:
         ledger.append(SuiteStarted(suite=suite.model_dump(mode="json")))
         add_trial(ledger, [100.0])
     *before, trial, _ = (json.loads(line) for line in (tmp_path / JOURNAL_FILE).read_text().splitlines()[:4])

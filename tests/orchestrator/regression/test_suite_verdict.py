@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -35,14 +36,17 @@ OLD = [300.0, 303.0, 298.0, 301.0, 302.0, 299.0]
 SAME = [301.0, 299.0, 302.0]
 
 
-def judged(nt_xent: CellRuns, triplet: CellRuns) -> SuiteResult:
-    """Return the result of a rerun of two cells that were both accepted with the scores ``OLD``."""
-    reference = accepted(nt_xent=runs(OLD), triplet=runs(OLD))
-    return judge_suite(make_suite(), new(nt_xent=nt_xent, triplet=triplet), reference)
+LOW = [score - 40 for score in SAME]
+BOTH = accepted(nt_xent=runs(OLD), triplet=runs(OLD))
 
 
-def said(result: SuiteResult, rerun: dict[str, CellRuns], reference: Accepted | None = None) -> list[Answer]:
-    return answers_about_suite(result, make_suite(), rerun, reference)
+def rerun(
+    nt_xent: CellRuns, triplet: CellRuns, reference: Accepted | None = BOTH, **changes: Any
+) -> tuple[SuiteResult, list[Answer]]:
+    """Return what a rerun of two cells comes to, both accepted with the scores ``OLD``, and how it is told."""
+    both, suite = new(nt_xent=nt_xent, triplet=triplet), make_suite(**changes)
+    result = judge_suite(suite, both, reference)
+    return result, answers_about_suite(result, suite, both, reference)
 
 
 def all_text(answers: list[Answer]) -> str:
@@ -50,34 +54,31 @@ def all_text(answers: list[Answer]) -> str:
 
 
 def test_nothing_accepted_is_nothing_known() -> None:
-    result = judge_suite(make_suite(), new(nt_xent=runs(SAME), triplet=runs(SAME)), None)
+    result, _ = rerun(runs(SAME), runs(SAME), None)
     assert result.finding is Finding.UNKNOWN
     assert "regress accept" in result.cells[0].notes[0]
 
 
 def test_one_cell_that_regressed_makes_the_suite_a_regression() -> None:
-    result = judged(runs(SAME), runs([score - 40 for score in SAME]))
+    result, (about, *_) = rerun(runs(SAME), runs(LOW))
     assert (result.finding, [cell.finding for cell in result.cells]) == ("regression", ["ok", "regression"])
-    assert "2 cells: 1 regression and 1 ok" in said(result, new(nt_xent=runs(SAME), triplet=runs(SAME)))[0].headline
+    assert "2 cells: 1 regression and 1 ok" in about.headline
 
 
 def test_gradients_that_changed_are_a_change_though_recall_is_the_same() -> None:
-    cell = judged(runs(SAME, count=35), runs(SAME)).cells[0]
+    cell = rerun(runs(SAME, count=35), runs(SAME))[0].cells[0]
     assert cell.score is not None and cell.score.finding is Finding.OK
     assert ([one.finding for one in cell.gradients], cell.finding) == (["changed"], Finding.CHANGED)
 
 
 @pytest.mark.parametrize("further", [[], [250.0], [350.0], [250.0, 251.0, 252.0]], ids=str)
 @pytest.mark.parametrize("shared", [1, 2, 3])
-def test_a_cell_with_equal_shared_seeds_is_identical_whatever_further_seeds_say(
-    shared: int, further: list[float]
-) -> None:
-    old, rerun = runs(OLD[:shared]), runs([*OLD[:shared], *further])
-    result = judge_suite(make_suite(matters=1.0), new(nt_xent=rerun, triplet=rerun), accepted(nt_xent=old, triplet=old))
+def test_a_cell_with_equal_shared_seeds_is_identical_despite_further_seeds(shared: int, further: list[float]) -> None:
+    old, again = runs(OLD[:shared]), runs([*OLD[:shared], *further])
+    result, answers = rerun(again, again, accepted(nt_xent=old, triplet=old), matters=1.0)
     assert {cell.finding for cell in result.cells} == {result.finding} == {Finding.IDENTICAL}
     assert all(cell.needed is None and not cell.is_alarm for cell in result.cells)
     assert all(cell.score is None or cell.score.difference == 0 for cell in result.cells)
-    answers = said(result, new(nt_xent=rerun, triplet=rerun))
     text = all_text(answers)
     assert all("p" not in row or row["p"] is None for row in answers[0].table.to_dict()["rows"])
     assert f"identical to the accepted runs in {shared} of {shared} shared seeds" in text
@@ -85,13 +86,12 @@ def test_a_cell_with_equal_shared_seeds_is_identical_whatever_further_seeds_say(
 
 
 def test_a_score_that_rose_with_other_gradients_is_changed_and_not_worse() -> None:
-    risen = new(nt_xent=runs([score + 50.5 for score in OLD], count=1.8), triplet=runs(SAME))
+    risen = runs([score + 50.5 for score in OLD], count=1.8)
     reference = accepted(nt_xent=runs(OLD, count=210), triplet=runs(OLD))
-    result = judge_suite(make_suite(), risen, reference)
+    result, (about, changed, *_) = rerun(risen, runs(SAME), reference)
     assert result.cells[0].score is not None and result.cells[0].score.finding is Finding.IMPROVEMENT
     assert (result.finding, result.cells[0].finding) == (Finding.CHANGED, Finding.CHANGED)
     assert headline(result) == "changed: val rsum +50.5"
-    about, changed, *_ = said(result, risen, reference)
     assert about.headline.startswith("quick: changed: val rsum +50.5")
     moved = "NT-Xent on pets changed: val rsum +50.5; last cocos i2t negatives per query 210.3 → 2.15. Accept it"
     assert changed.headline.startswith(moved)
@@ -102,7 +102,7 @@ def test_a_score_that_rose_with_other_gradients_is_changed_and_not_worse() -> No
 def test_a_seed_that_diverged_and_a_count_that_is_no_longer_reported_are_named() -> None:
     broken = CellRuns(CONDITIONS, runs(SAME[:2]).values, {3: "diverged: train/loss is nan"})
     silent = CellRuns(CONDITIONS, {seed: {"val/rsum": value} for seed, value in enumerate(SAME)}, {})
-    failed, lacking = judged(broken, silent).cells
+    failed, lacking = rerun(broken, silent)[0].cells
     assert (failed.finding, failed.notes) == (Finding.FAILED, ("seed 3: diverged: train/loss is nan",))
     assert "no longer reported: last/cocos/i2t_negatives_per_query" in lacking.notes
 
@@ -170,9 +170,7 @@ def test_a_reference_that_is_wrong_is_named(tmp_path: Path, change, message: str
 
 
 def test_junit_tells_failures_from_what_is_unknown() -> None:
-    low = [score - 40 for score in SAME]
-    both, reference = new(nt_xent=runs(SAME), triplet=runs(low)), accepted(triplet=runs(OLD))
-    answers = said(judge_suite(make_suite(), both, reference), both, reference)
+    _, answers = rerun(runs(SAME), runs(LOW), accepted(triplet=runs(OLD)))
     suite = ElementTree.fromstring(to_junit("quick", answers, 12.34))
     assert [suite.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["2", "1", "0", "1"]
     failure = suite.find("testcase[@name='pets-vsepp-triplet']/failure")
@@ -181,9 +179,7 @@ def test_junit_tells_failures_from_what_is_unknown() -> None:
 
 def test_the_page_shows_strangers_text_as_text(tmp_path: Path) -> None:
     why = "<script>alert(1)</script>"
-    reference = replace(accepted(nt_xent=runs(OLD), triplet=runs(OLD)), why=why)
-    both = new(nt_xent=runs(SAME), triplet=runs([score - 40 for score in SAME]))
-    answers = said(judge_suite(make_suite(), both, reference), both, reference)
+    _, answers = rerun(runs(SAME), runs(LOW), replace(BOTH, why=why))
     path = tmp_path / "report.html"
     write_sections("quick", "Regression rerun", [("", "", "", answers)], path, facts=[("again", "a\x00b", "")])
     page = path.read_text(encoding="utf-8")
@@ -261,43 +257,38 @@ def test_whole_suites_without_any_change_raise_no_more_alarms_than_stated() -> N
 
 
 def test_the_rate_of_false_alarms_is_divided_between_groups_tests_and_looks() -> None:
-    suite = make_suite(false_alarms=0.06, seeds=3, max_seeds=6)
-    both, reference = new(nt_xent=runs(SAME), triplet=runs(SAME)), accepted(nt_xent=runs(OLD), triplet=runs(OLD))
-    # Two scores and two counts; two looks.
-    assert judge_suite(suite, both, reference).levels == pytest.approx((0.03 / 2 / 2, 0.03 / 2 / 2, None))
-    once = make_suite(false_alarms=0.06, seeds=3, max_seeds=3)
-    assert judge_suite(once, both, reference).levels == pytest.approx((0.03 / 2, 0.03 / 2, None))
-    first = first_references(reference, both)
-    assert judge_suite(once, both, replace(reference, first=first)).levels == pytest.approx((0.01, 0.01, 0.01))
-    alone = replace(reference, first={"pets-vsepp-triplet": first["pets-vsepp-triplet"]})
-    assert judge_suite(once, both, alone).levels == pytest.approx((0.01, 0.01, 0.02))
+    first = first_references(BOTH, new(nt_xent=runs(SAME), triplet=runs(SAME)))
+    alone = {"pets-vsepp-triplet": first["pets-vsepp-triplet"]}
+    # Two scores and two counts.
+    for most, reference, levels in (
+        (6, BOTH, (0.03 / 2 / 2, 0.03 / 2 / 2, None)),
+        (3, BOTH, (0.03 / 2, 0.03 / 2, None)),
+        (3, replace(BOTH, first=first), (0.01, 0.01, 0.01)),
+        (3, replace(BOTH, first=alone), (0.01, 0.01, 0.02)),
+    ):
+        result, _ = rerun(runs(SAME), runs(SAME), reference, false_alarms=0.06, seeds=3, max_seeds=most)
+        assert result.levels == pytest.approx(levels)
 
 
 def test_what_changed_is_said_once_and_only_beside_an_alarm() -> None:
     later = replace(CONDITIONS, versions={"torch": "2.16.0", "ray": "2.60.0"})
     clipped = replace(later, config={"loss": "nt_xent", "training": {"epochs": 3, "gradient_clip": None}})
-    low, reference = [score - 40 for score in SAME], accepted(nt_xent=runs(OLD), triplet=runs(OLD))
-    both = new(nt_xent=runs(low, conditions=clipped), triplet=runs(low, conditions=later))
-    result = judge_suite(make_suite(), both, reference)
+    result, answers = rerun(runs(LOW, conditions=clipped), runs(LOW, conditions=later))
     assert result.causes == ("version: torch was 2.15.0, it is 2.16.0",)
-    about, *cells = said(result, both)
-    assert "torch was 2.15.0" in about.notes[0]
-    text = all_text([about, *cells])
+    assert "torch was 2.15.0" in answers[0].notes[0]
+    text = all_text(answers)
     assert text.count("torch was 2.15.0") == text.count("gradient_clip was 2.0") == 1
-    same = new(nt_xent=runs(low), triplet=runs(SAME))
-    assert "those of the accepted runs" in said(judge_suite(make_suite(), same, reference), same)[0].notes[0]
-    well = new(nt_xent=runs(OLD[:3], conditions=later), triplet=runs(SAME, conditions=later))
-    assert "torch was" not in all_text(said(judge_suite(make_suite(), well, reference), well))
+    assert "those of the accepted runs" in rerun(runs(LOW), runs(SAME))[1][0].notes[0]
+    well = rerun(runs(OLD[:3], conditions=later), runs(SAME, conditions=later))
+    assert "torch was" not in all_text(well[1])
 
 
 def test_a_regression_is_said_with_its_interval_and_every_row_shows_what_the_seeds_detect() -> None:
-    both = new(nt_xent=runs([200.0, 201.0, 202.0]), triplet=runs(SAME))
-    reference = accepted(nt_xent=runs(OLD), triplet=runs(OLD))
-    result = judge_suite(make_suite(matters=30), both, reference)
-    about, worst, well = said(result, both, reference)
+    cells = runs([200.0, 201.0, 202.0]), runs(SAME)
+    result, (about, worst, well) = rerun(*cells, matters=30)
     drop = "val rsum 201.0, accepted 300.5 (−99.5, 95 % CI [−102.3, −96.7], p < 0.001). Regression."
     assert worst.headline == f"NT-Xent on pets: {drop}"
-    *_, unsure = said(judge_suite(make_suite(matters=1), both, reference), both, reference)
+    *_, unsure = rerun(*cells, matters=1)[1]
     assert [one.headline.rpartition("). ")[2] for one in (well, unsure)] == ["No regression.", "Inconclusive."]
     rows = {row["name"]: row for row in about.table.to_dict()["rows"]}
     interval = rows["NT-Xent on pets"]["difference"]

@@ -15,8 +15,6 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.cli import main
-from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
@@ -24,7 +22,7 @@ from orchestrator.report.experiment_report import report_experiments
 from orchestrator.report.figures import ABOUT, Figure, colour_range
 from orchestrator.report.leaderboard import about
 from orchestrator.report.loss_figures import rank_correlation
-from orchestrator.report.page import Page, build_page
+from orchestrator.report.page import build_page
 from orchestrator.report.search_figures import FEW, highest_means
 from orchestrator.report.space_figures import number_ticks, searched
 from orchestrator.report.studies import studies_of
@@ -33,7 +31,9 @@ from orchestrator.results.answer import Answer, Column, Json, table_of
 from orchestrator.results.answers import Summary
 from orchestrator.results.surface import REACH
 from orchestrator.views.html import stylesheet, write_sections
-from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
+from tests.support.commands import CommandLine
+from tests.support.confirmed_experiments import write
+from tests.support.experiments import make_experiment, start
 from tests.support.histories import Author, experiment, search
 
 NEGATIVES = "cocos/gradient_negatives"
@@ -79,18 +79,14 @@ def test_all_curves_are_shown_where_they_are_few(trials: int, losses: tuple[str,
     assert len(option.panels[0].data) == curves
 
 
-def learning(values: list[list[float]]) -> Page:
+def test_a_learned_hyper_parameter_is_drawn_over_the_epochs() -> None:
     author = Author(experiment(losses=("nt_xent",)))
-    for number, temperatures in enumerate(values):
+    for number, temperatures in enumerate([[0.1, 0.08, 0.07], [0.2, 0.1, 0.001]]):
         trial = author.create("nt_xent", number, {"temperature": "learned"})
         for epoch, temperature in enumerate(temperatures, start=1):
             state = "finished" if epoch == len(temperatures) else "running"
             author.epoch(trial, epoch, {"val/rsum": 10.0 * number + epoch, "loss/temperature": temperature}, state)
-    return build_page(author.finish())
-
-
-def test_a_learned_hyper_parameter_is_drawn_over_the_epochs() -> None:
-    _, option = learning([[0.1, 0.08, 0.07], [0.2, 0.1, 0.001]]).figures["curves"].options
+    _, option = build_page(author.finish()).figures["curves"].options
     assert option.label == "NT-Xent: τ"
     first, leader = option.panels[0].data
     assert (first["x"], first["y"]) == ([1, 2, 3], [0.1, 0.08, 0.07])
@@ -251,36 +247,19 @@ def test_the_best_so_far_is_the_highest_mean_of_a_setting(trainings: list[tuple[
     assert highest_means(done) == pytest.approx(expected)
 
 
-def write(folder: Path, values: dict[str, float], *, confirmed: bool = False, digest: str = "d1") -> Path:
-    folder.mkdir(parents=True)
-    ledger = Ledger(folder / JOURNAL_FILE)
-    experiment = make_experiment(name=folder.name, confirm={"top": 1, "seeds": 3} if confirmed else None)
-    start(ledger, experiment, data={"pets:global": digest})
-    trials = [add_trial(ledger, [value], loss=loss) for loss, value in values.items()]
-    if confirmed:
-        repeats = [
-            add_repeat(ledger, trial, seed, seed, trial.best_value + seed) for trial in trials for seed in range(3)
-        ]
-        open_test(ledger, repeats)
-    ledger.close()
-    return folder
-
-
-def test_a_page_over_several_experiments_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write(tmp_path / "one", {"nt_xent": 100.0, "triplet_sh": 90.0}, confirmed=True)
-    write(tmp_path / "two", {"nt_xent": 120.0, "triplet_sh": 80.0}, confirmed=True)
-    with pytest.raises(SystemExit) as ended:
-        main(["report", "one", "two", "--output", str(tmp_path), "--no-queries"])
-    assert ended.value.code == 0
-    written = [line.partition(": ")[2] for line in capsys.readouterr().out.splitlines()]
+def test_a_page_over_several_experiments_is_written(tmp_path: Path, cli: CommandLine) -> None:
+    for name in ("one", "two"):
+        write(tmp_path, name, confirmed=True)
+    said = cli.shows("report", "one", "two", "--output", tmp_path, "--no-queries")
+    written = [line.partition(": ")[2] for line in said.splitlines()]
     paths = [tmp_path / name for name in ("one/report.html", "two/report.html", "report.html")]
     assert written == [str(path) for path in paths]
     text = paths[-1].read_text(encoding="utf-8")
     assert 'href="one/report.html">one</a>' in text and 'href="two/report.html">two</a>' in text
-    assert text.count("NT-Xent beats Triplet SH by") == 2, "each shows its headline"
+    assert text.count("Triplet SH beats NT-Xent by") == 2, "each shows its headline"
     assert "plotly" not in text
     assert "different versions" not in text
-    write(tmp_path / "three", {"nt_xent": 1.0}, digest="d2")
+    write(tmp_path, "three", confirmed=False, data="d2")
     report_experiments([tmp_path / "one", tmp_path / "three"], tmp_path, data_root=None)
     assert "different versions of pets" in paths[-1].read_text(encoding="utf-8")
 

@@ -4,9 +4,6 @@ import hashlib
 import json
 import math
 import re
-import subprocess
-import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,12 +11,12 @@ import pytest
 from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.directory import find_directory
 from orchestrator.journal.journal import JournalError
-from orchestrator.journal.ledger import Ledger
 from orchestrator.report.experiment_report import report_experiments
 from orchestrator.report.page import build_page
 from orchestrator.report.render import PLACE, PLOTLY, packed, render_page, rounded
 from orchestrator.text.values import visible_values
-from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.commands import CommandLine
+from tests.support.experiments import add_trial, begun
 from tests.support.histories import Author, search
 from tests.support.records import append
 
@@ -29,13 +26,10 @@ EVIL = "<script>alert('it ran')</script>"
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     """An experiment's directory whose search ended."""
-    made = tmp_path / "runs" / "tiny"
-    made.mkdir(parents=True)
-    with closing(Ledger(made / "journal.jsonl")) as ledger:
-        start(ledger, make_experiment())
+    with begun(tmp_path / "runs" / "tiny") as ledger:
         add_trial(ledger, [30.0])
         append(ledger, "experiment_ended", outcome="finished")
-    return made
+    return ledger.path.parent
 
 
 PLOTLY_DIGEST = "79542150855a52c567260e3137095dbe2b744e6d702a5cabe67da246942fba7a"
@@ -45,7 +39,7 @@ def test_plotly_is_the_published_file_with_its_license() -> None:
     assert hashlib.sha256(PLOTLY.read_bytes()).hexdigest() == PLOTLY_DIGEST
     assert "MIT License" in (PLOTLY.parent / "plotly-LICENSE").read_text(encoding="utf-8")
     version = re.search(r"plotly\.js \(cartesian - minified\) v([\d.]+)", PLOTLY.read_text(encoding="utf-8"))
-    assert version is not None and f"version {version[1]}," in (PLOTLY.parent / "README.md").read_text(encoding="utf-8")
+    assert f"version {version[1]}," in (PLOTLY.parent / "README.md").read_text(encoding="utf-8")
 
 
 def outside_plotly(page: str) -> str:
@@ -95,7 +89,6 @@ def test_hostile_strings_are_text_and_data_never_markup() -> None:
     assert "\x00" not in page
     assert "&lt;script&gt;alert(&#39;it ran&#39;)&lt;/script&gt;" in page
     data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    assert data is not None
     assert "<" not in data[1]
     assert json.loads(data[1])["rows"][0]["id"] == trial
 
@@ -133,14 +126,6 @@ def test_experiment_is_found_by_name_or_path_and_else_the_others_are_listed(dire
         find_directory("flickr9k", output)
 
 
-@pytest.mark.proof
-def test_command_prints_json_without_torch(directory: Path) -> None:
-    code = (
-        "import sys; from orchestrator.cli import main\n"
-        "try: main(sys.argv[1:])\n"
-        "finally: assert 'torch' not in sys.modules and 'ray' not in sys.modules"
-    )
-    arguments = ["report", directory.name, "--output", str(directory.parent), "--no-queries", "--json"]
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=500)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["report"] == str(directory / "report.html")
+def test_the_command_writes_the_place_of_the_report_as_json(directory: Path, cli: CommandLine) -> None:
+    found = cli.json("report", "tiny", "--output", directory.parent, "--no-queries")
+    assert found["report"] == str(directory / "report.html")

@@ -2,15 +2,15 @@
 
 from datetime import datetime, timedelta
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.journal.directory import read_history
 from orchestrator.journal.history import History
-from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.trial import TrialState
 from orchestrator.report.figures import Figure, plain, scaled
 from orchestrator.report.leaderboard import PARAMETER, WIDEST
 from orchestrator.report.loss_figures import counted_epoch
@@ -21,7 +21,7 @@ from orchestrator.report.studies import leaders_of, studies_of
 from orchestrator.results.answer import Answer
 from orchestrator.text.values import duration_text, visible
 from orchestrator.views.html import templates
-from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
+from tests.support.confirmed_experiments import write
 from tests.support.histories import Author, experiment, search
 
 FORM = "%Y-%m-%d %H:%M:%S UTC"
@@ -42,7 +42,6 @@ def author_with(*trials: tuple[str, float, str]) -> Author:
 
 
 def rows_of(answer: Answer) -> list[Any]:
-    assert answer.table is not None
     return list(answer.table.rows)
 
 
@@ -99,25 +98,16 @@ def test_of_equal_trials_the_earlier_one_leads_and_its_weights_are_drawn_first()
     assert [trace["name"] for trace in panel.data] == ["Triplet SH", "NT-Xent", "Triplet, margin = 0.2"]
 
 
-def test_the_confirmation_names_the_winner_and_is_no_part_of_the_search(ledger: Ledger) -> None:
-    start(ledger, make_experiment(confirm={"top": 1, "seeds": 3}))
-    first, second = (add_trial(ledger, [value], loss=loss) for loss, value in (("nt_xent", 30), ("triplet_sh", 20)))
-    add_trial(ledger, [40.0], state=TrialState.STOPPED_EARLY)
-    repeats = [
-        add_repeat(ledger, trial, seed, seed, 10.0 * n + seed)
-        for n, trial in ((1, first), (2, second))
-        for seed in range(3)
-    ]
-    open_test(ledger, repeats)
-    page = build_page(ledger.history)
+def test_the_confirmation_names_the_winner_and_is_no_part_of_the_search(tmp_path: Path) -> None:
+    page = build_page(read_history(write(tmp_path, "tiny", confirmed=True)))
     assert list(page.answers) == ["", "pets"]
     answer, *_, caveats = page.answers["pets"]
     assert answer.headline.startswith("Triplet SH beats NT-Xent by 10.0 rsum")
     assert any("40.0" in note and "stopped early" in note for note in caveats.notes), caveats.notes
     assert points(page.figures["trials"]) == 3
     assert {row.id: len([name for name, _ in row.details if name.startswith("seed ")]) for row in page.rows} == {
-        first.id: 3,
-        second.id: 3,
+        "pets-vsepp-nt_xent-0000": 3,
+        "pets-vsepp-triplet_sh-0000": 3,
         "pets-vsepp-nt_xent-0001": 0,
     }
     drawn = [trace["name"] for trace in page.figures["weights"].options[0].panels[0].data]

@@ -29,7 +29,7 @@ from orchestrator.report.render import render_page
 from orchestrator.report.studies import studies_of, trial_names
 from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.confirmation import verdicts_of
-from tests.support.experiments import add_repeat, add_trial, make_experiment, start
+from tests.support.experiments import confirm_two_losses, make_experiment, start
 from tests.support.ranked import metrics_of
 from tests.support.records import append
 from tests.trainables.scenes_folder import write_scenes
@@ -67,15 +67,12 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Asked:
     return Asked(data, checkpoint, source, ask_model(checkpoint, data, source, "val", device="cpu"))
 
 
-def similarities(asked: Asked) -> np.ndarray:
-    model, _ = load_best(asked.checkpoint, asked.data)
-    split = ResidentSplit(asked.data.splits["val"], torch.device("cpu"))
-    with evaluating(model):
-        return (encode_images(model, split) @ encode_captions(model, split).T).numpy()
-
-
 def test_answers_and_ranks_are_those_of_a_loop(asked: Asked) -> None:
-    scores, split = similarities(asked), asked.data.splits["val"]
+    model, _ = load_best(asked.checkpoint, asked.data)
+    split = asked.data.splits["val"]
+    resident = ResidentSplit(split, torch.device("cpu"))
+    with evaluating(model):
+        scores = (encode_images(model, resident) @ encode_captions(model, resident).T).numpy()
     i2t, t2i = asked.answers.groups.values()
     for place, query in enumerate(i2t):
         row = scores[place * 2]
@@ -164,18 +161,12 @@ def confirmed(
 ) -> DatasetVerdict:
     """Confirm two losses with three seeds; the winner alone finds the first image and the last caption."""
     start(ledger, make_experiment(confirm={"top": 1, "seeds": SEEDS}))
-    trials = [add_trial(ledger, [value], loss=loss) for value, loss in ((50.0, "nt_xent"), (40.0, "triplet_sh"))]
     owner = split.image_of_caption.astype(np.int32)
-    repeats = [
-        (number, add_repeat(ledger, one, seed, 100 + seed, 50.0 - number))
-        for number, one in enumerate(trials)
-        for seed in range(SEEDS)
-    ]
-    append(ledger, "test_opened", dataset="pets", trials=[one.id for _, one in repeats])
-    for number, repeat in repeats:
+    for number, repeat in enumerate(confirm_two_losses(ledger)):
+        is_winner = number < SEEDS
         i2t, t2i = (np.full(len(owner), 5, dtype=np.int32) for _ in range(2))
-        i2t[owner == 0], t2i[-1] = (1, 1) if number == 0 else (20, 9)
-        i2t[owner == 1] = 7 if number == 0 else 6
+        i2t[owner == 0], t2i[-1] = (1, 1) if is_winner else (20, 9)
+        i2t[owner == 1] = 7 if is_winner else 6
         ranks = change(Ranks(i2t, t2i, owner, split.queries_digest(), "test"))
         kept = {} if ranks is None else {"ranks": ranks.to_text()}
         metrics = metrics_of(Ranks(i2t, t2i, owner, "", "test"))
@@ -190,7 +181,6 @@ def test_the_queries_that_one_loss_finds_are_shown(ledger: Ledger, split: Split,
     verdict = confirmed(ledger, split)
     source = Source("tiny", tmp_path, (tmp_path.resolve(),), None, ())
     shown = compared_queries(ledger.history, verdict, trial_names(studies_of(ledger.history)), (split, source))
-    assert shown is not None and shown.table is not None
     images = len(split.image_ids)
     assert list(shown.table.rows[:3]) == [
         ("an image", 1, 0, 1, 0, images - 1),
@@ -217,14 +207,13 @@ def test_a_comparison_without_its_data_says_so(ledger: Ledger, split: Split, tmp
     others = replace(split, captions=split.image_ids[:0]), Source("tiny", tmp_path, (tmp_path,), None, ())
     for data, said in ((others, "The data have other queries now"), ("They are missing.", "They are missing.")):
         compared = compared_queries(ledger.history, verdict, names, data)
-        assert compared is not None and compared.table is not None
-        assert said in compared.note and not compared.groups
+        assert compared.table is not None and said in compared.note and not compared.groups
 
 
 def test_without_ranks_the_page_says_so(ledger: Ledger, split: Split) -> None:
     verdict = confirmed(ledger, split, lambda ranks: None)
     compared = compared_queries(ledger.history, verdict, trial_names(studies_of(ledger.history)), "")
-    assert compared is not None and compared.table is None
+    assert compared.table is None
     assert compared.note == "The ranks of the queries were not kept when the test split was evaluated."
 
 

@@ -9,7 +9,6 @@ from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.results.answers import Summary
 from orchestrator.results.bands import FEWEST, Band, band_answers, place_of, searched_numbers, value_at
-from orchestrator.text.values import in_digits
 from orchestrator.text.wording import printed
 from search_spaces.space import Values
 from tests.support.experiments import make_experiment
@@ -32,7 +31,6 @@ def test_the_best_settings_are_a_range_of_the_rate_and_any_margin() -> None:
     assert best.headline.endswith("and any margin do not differ significantly from the best.")
     assert effects.headline.startswith("Triplet SH: learning rate changes the value by")
     assert any("no effect is shown of margin (at most" in note for note in effects.notes)
-    assert best.table is not None
     rows = best.table.to_dict()["rows"]
     assert [row["parameter"] for row in rows] == list(band.bounds)
     assert rows[0]["low"] == pytest.approx(band.ranges[rows[0]["parameter"]][0])
@@ -105,7 +103,3 @@ def test_confirmations_give_the_noise_of_seeds_and_correct_a_lucky_trial() -> No
     assert band.best.first is not lucky
     assert band.surface.observed.freedom == 3
     assert band.surface.observed.trainings.max() == 4
-
-
-def test_coefficients_have_two_digits() -> None:
-    assert [in_digits(value, 2) for value in (0.002814, 118.3, 0.0, -3.14159)] == ["0.0028", "120", "0", "−3.1"]

@@ -1,6 +1,6 @@
 """What qualifies results: versions that changed, settings without effect, whose the learning rate was."""
 
-from contextlib import closing
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,7 @@ from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.report.page import build_page
 from orchestrator.results.answers import summarise
 from orchestrator.results.caveats import caveats, comparability
-from tests.support.experiments import add_trial, make_experiment, start
-from tests.support.outputs import read_output
+from tests.support.experiments import add_trial, begun, make_experiment, start
 from tests.support.records import append
 
 OLD = {"git_revision": "0123456789abcdef", "versions": {"torch": "2.14.1", "ray": "2.60.0"}}
@@ -84,10 +83,10 @@ def test_a_start_that_trained_nothing_mixes_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_mixed_versions_are_said_with_the_verdict(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], output: str
+    tmp_path: Path, read: Callable[[str, Path], str], output: str
 ) -> None:
     write(tmp_path / "tiny", environment(versions={"torch": "2.15.0", "ray": "2.60.0"})).close()
-    assert f"rained with {BOTH}; values may differ" in read_output(output, tmp_path / "tiny", monkeypatch, capsys)
+    assert f"rained with {BOTH}; values may differ" in read(output, tmp_path / "tiny")
 
 
 def test_a_single_trial_that_cannot_win_is_named_and_not_counted_again(ledger: Ledger) -> None:
@@ -124,8 +123,7 @@ PAIR = ["nt_xent", "triplet_sh"]
 
 def history(tmp_path: Path, losses: list[str], **fields: Any) -> History:
     experiment = make_experiment(losses=losses, **{"training": {"learning_rate": RATE}, **fields})
-    with closing(Ledger(tmp_path / JOURNAL_FILE)) as ledger:
-        start(ledger, experiment)
+    with begun(tmp_path, experiment) as ledger:
         add_trial(ledger, [10.0], loss=losses[0])
         return ledger.history
 
@@ -149,7 +147,7 @@ def history(tmp_path: Path, losses: list[str], **fields: Any) -> History:
         ),
     ],
 )
-def test_the_summary_and_the_report_say_whose_the_learning_rate_was(
+def test_summary_and_report_say_whose_learning_rate_it_was(
     tmp_path: Path, fields: dict[str, Any], sentence: str
 ) -> None:
     found = history(tmp_path, PAIR, **fields)

@@ -15,7 +15,7 @@ from orchestrator.results.confirmation import confirmations, current_plans, trai
 from orchestrator.results.confirmation_plan import choose_candidates, fresh_seeds, published_default
 from orchestrator.results.winner import find_champions
 from orchestrator.winners.winners import selected
-from tests.support.commands import what_a_command_says
+from tests.support.commands import CommandLine
 from tests.support.experiments import add_repeat, add_repeats, add_trial, make_experiment, open_test, start
 
 CONFIRM = make_experiment(confirm={"top": 2, "seeds": 3})
@@ -46,21 +46,13 @@ def test_the_best_of_each_study_and_the_best_published_settings_are_chosen(ledge
     assert choose_candidates(ledger.history, 1, per_study=True) == [nt_xent[1], triplet[1], nt_xent[0], triplet[0]]
 
 
-def of_values(ledger: Ledger, rsum: dict[tuple[float, float], float]) -> dict[tuple[float, float], Trial]:
-    """A finished trial for each temperature and learning rate."""
-    found = {}
-    for (temperature, rate), value in rsum.items():
-        trial = vary(add_trial(ledger, [value]), temperature)
+def test_the_best_of_each_value_of_a_parameter_is_chosen(ledger: Ledger) -> None:
+    trials = {}
+    values = {(0.2, 1e-3): 40.0, (0.2, 2e-3): 41.0, (0.3, 1e-3): 12.0, (0.3, 2e-3): 11.0, (0.4, 1e-3): 90.0}
+    for (temperature, rate), value in values.items():
+        trials[temperature, rate] = trial = vary(add_trial(ledger, [value]), temperature)
         trial.params = {"temperature": temperature, "training.learning_rate": rate}
         trial.config = replace(trial.config, training=replace(trial.config.training, learning_rate=rate))
-        found[temperature, rate] = trial
-    return found
-
-
-def test_the_best_of_each_value_of_a_parameter_is_chosen(ledger: Ledger) -> None:
-    trials = of_values(
-        ledger, {(0.2, 1e-3): 40.0, (0.2, 2e-3): 41.0, (0.3, 1e-3): 12.0, (0.3, 2e-3): 11.0, (0.4, 1e-3): 90.0}
-    )
     chosen = choose_candidates(ledger.history, 1, each_of="temperature")
     assert chosen == [trials[0.4, 1e-3], trials[0.2, 2e-3], trials[0.3, 1e-3]]
     plan = make_experiment(
@@ -117,9 +109,7 @@ def test_settings_that_trained_alike_are_one_candidate_and_the_next_takes_the_fr
         pytest.param(lambda trial: setattr(trial, "config", replace(trial.config, seed=9)), id="another seed"),
     ],
 )
-def test_settings_that_did_not_train_alike_are_candidates_of_their_own(
-    ledger: Ledger, change: Callable[[Trial], object]
-) -> None:
+def test_settings_that_trained_differently_are_candidates(ledger: Ledger, change: Callable[[Trial], object]) -> None:
     first, second = margins(ledger, [[10.0, 20.0], [10.0, 20.0]])
     change(second)
     assert choose_candidates(ledger.history, 2) == [first, second]
@@ -152,9 +142,7 @@ def test_a_setting_that_was_trained_twice_is_no_finding(ledger: Ledger) -> None:
     assert not any("identical results" in warning for warning in confirmation.verdict.warnings)
 
 
-def test_a_confirmation_that_an_older_version_planned_or_began_keeps_candidates_that_trained_alike(
-    ledger: Ledger,
-) -> None:
+def test_a_confirmation_of_an_older_version_keeps_candidates_that_trained_alike(ledger: Ledger) -> None:
     trials = margins(ledger, [[10.0, 20.0], [10.0, 20.0], [10.0, 19.0]])
     (plan,) = current_plans(CONFIRM, ledger.history)
     assert plan.candidates == (trials[0].id, trials[2].id)
@@ -269,11 +257,8 @@ def test_the_test_split_is_for_the_confirmed_alone(ledger: Ledger, tmp_path: Pat
     assert selected(other.history) == [best], "without a confirmation, the best of the search"
 
 
-def test_a_search_without_a_finished_trial_has_nothing_to_confirm(
-    ledger: Ledger, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_finished_trial_there_is_nothing_to_confirm(ledger: Ledger, tmp_path: Path, cli: CommandLine) -> None:
     add_trial(ledger, [10.0], state=TrialState.STOPPED_EARLY)
     assert ledger.history.stage(Stage.CONFIRM) == []
     for arguments, message in (([], "nothing to confirm"), (["--seeds", "1"], "confirm.seeds")):
-        code, _, err = what_a_command_says(capsys, ["confirm", str(tmp_path), *arguments])
-        assert code == 2 and message in err
+        assert message in cli.refuses("confirm", tmp_path, *arguments)

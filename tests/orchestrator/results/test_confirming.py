@@ -1,9 +1,7 @@
 """The next trainings of a confirmation, read from the journal: fixed designs, races, and the level that looks leave."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
@@ -40,10 +38,9 @@ from orchestrator.searches.status import Followed, read_status
 from orchestrator.studies.source import PlannedTrials
 from orchestrator.winners.winners import selected
 from orchestrator.workload.training import TrainablesWorkload
-from tests.support.commands import what_a_command_says
+from tests.support.commands import CommandLine
 from tests.support.experiments import make_experiment, open_test, start
 from trainables.cost import Pace
-from trainables.errors import ConfigError
 
 MEANS = (50.0, 49.5, 40.0, 49.0)
 """Of the candidates over their seeds; the first candidate has the published settings."""
@@ -258,7 +255,6 @@ def test_a_finished_race_of_an_older_version_is_judged_again_and_the_other_verdi
     assert verdicts_of(ledger.history) == {}
     open_test(ledger, ledger.history.stage(Stage.CONFIRM))
     (verdict,) = verdicts_of(ledger.history).values()
-    assert verdict.winner is not None
     assert verdict.winner.label.endswith("0000"), "a candidate that had left cannot win"
     assert verdict.candidates[1].label.endswith("0003")
     assert verdict.candidates[1].selected_by > verdict.winner.selected_by
@@ -300,14 +296,10 @@ def test_a_fixed_design_of_an_older_version_keeps_the_level_of_its_verdict(tmp_p
     assert level_of(ledger) == RESERVE / 2
 
 
-def test_status_and_summary_say_who_leads_and_who_is_closest(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_status_and_summary_say_who_leads_and_who_is_closest(tmp_path: Path, cli: CommandLine) -> None:
 
-    def shown(*options: str) -> str:
-        code, out, _ = what_a_command_says(capsys, ["status", str(tmp_path), *options])
-        assert code == 0
-        return " ".join(out.split())
+    def shown() -> str:
+        return " ".join(cli.shows("status", tmp_path).split())
 
     ledger = searched(tmp_path, RACING)
     confirm(ledger, RACING, 9)
@@ -321,7 +313,7 @@ def test_status_and_summary_say_who_leads_and_who_is_closest(
     (first,), names = race.rounds, race_names(ledger.history, race)
     assert f"pets · Round 1: {names[first.closest or '']} is " in shown()
     assert f" val rsum behind {names[first.leader]}, p " in shown()
-    told = json.loads(shown("--json"))["races"]["pets"]
+    told = cli.json("status", tmp_path)["races"]["pets"]
     assert (told["ended"], told["rounds"][0]["leader"]) == (None, first.leader)
     confirm(ledger, RACING)
     verdict_of(ledger)
@@ -353,22 +345,6 @@ def test_a_fixed_design_is_no_race(tmp_path: Path) -> None:
     assert (verdict.level, verdict.verdict) == (LEVEL, Verdict.TIE)
 
 
-@pytest.mark.parametrize(
-    ("confirm", "message"),
-    [
-        pytest.param({"seeds": 5, "trainings": 30}, "leave out one of the two", id="two designs"),
-        pytest.param({"trainings": 9}, "at least 10, got 9", id="not two each"),
-        pytest.param({"trainings": 2}, "greater than or equal to 4", id="too few for anybody"),
-        pytest.param({"each_of": "temperature", "trainings": 20}, "each_of: every value keeps", id="race of values"),
-        pytest.param({"each_of": "temprature"}, "unknown name 'temprature'; did you mean 'temperature'", id="each_of"),
-        pytest.param({"baseline": "nt_xnt"}, "unknown name 'nt_xnt'; did you mean 'nt_xent'", id="baseline"),
-    ],
-)
-def test_a_design_that_cannot_be_is_refused_before_the_search(confirm: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        racing(**confirm)
-
-
 @pytest.mark.parametrize("name", [name for name in shipped_experiments() if load_experiment(name).confirm])
 def test_an_experiment_that_ships_has_the_design_that_finds_more(name: str) -> None:
     """A race from three candidates on, except where its first round would take all trainings, or each value counts.
@@ -378,23 +354,19 @@ def test_an_experiment_that_ships_has_the_design_that_finds_more(name: str) -> N
     experiment = load_experiment(name)
     design = experiment.confirm
     trainings = sum(experiment.most_confirmations().values()) // len(experiment.datasets)
-    assert design is not None
     if design.seeds is not None and design.each_of is None and design.published != "each":
         candidates = trainings // design.seeds
         assert candidates < 3 or first_seeds(trainings, candidates) == design.seeds
 
 
-def test_another_design_takes_the_place_of_the_one_of_the_search(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_design_takes_the_place_of_the_one_of_the_search(tmp_path: Path, cli: CommandLine) -> None:
     ledger = searched(tmp_path, racing(seeds=3))
     ledger.close()
     none = {"top": None, "baseline": None}
     raced = confirm_experiment(tmp_path, ledger.history, {**none, "seeds": None, "trainings": 20})
     assert (raced.confirm.seeds, raced.confirm.trainings) == (None, 20)
     assert confirm_experiment(tmp_path, ledger.history, {**none, "seeds": None, "trainings": None}).confirm.seeds == 3
-    code, _, err = what_a_command_says(capsys, ["confirm", str(tmp_path), "--seeds", "3", "--trainings", "20"])
-    assert code == 2 and "leave out one of the two" in err
+    assert "leave out one of the two" in cli.refuses("confirm", tmp_path, "--seeds", 3, "--trainings", 20)
 
 
 def test_a_forecast_has_the_trainings_of_a_race_at_most(monkeypatch: pytest.MonkeyPatch) -> None:

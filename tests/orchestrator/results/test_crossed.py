@@ -30,7 +30,7 @@ def parts_by_hand(runs: np.ndarray) -> tuple[float, float]:
     return between / seeds, rest / ((seeds - 1) * (images - 1)) / (seeds * images)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seeds=st.tuples(st.integers(1, 5), st.integers(1, 5)),
     images=st.integers(2, 12),
@@ -45,7 +45,6 @@ def test_the_variance_is_that_of_a_crossed_design(
         spread * generator.standard_normal((count, 1)) + generator.standard_normal((count, images)) for count in seeds
     )
     test = crossed_test(first, second)
-    assert test is not None
     (a1, c1), (a2, c2) = parts_by_hand(first), parts_by_hand(second)
     b = float(np.var(first.mean(0) - second.mean(0), ddof=1)) / images
     assert test.error**2 == pytest.approx(max(a1 + a2 + b - c1 - c2, b, a1 + a2))
@@ -58,7 +57,6 @@ def test_without_seeds_it_is_the_paired_test_over_images() -> None:
     generator = np.random.default_rng(1)
     first, second = generator.standard_normal((2, 40))
     test = crossed_test(first[None], second[None])
-    assert test is not None
     expected = stats.ttest_rel(first, second)
     assert (test.p, test.freedom) == (pytest.approx(expected.pvalue), pytest.approx(39))
     low, high = expected.confidence_interval(0.95)
@@ -72,7 +70,6 @@ def test_where_images_do_not_matter_it_is_welchs_test() -> None:
     second = np.repeat([[0.5], [0.1], [0.9]], 50, axis=1)
     test = crossed_test(first, second)
     welch = stats.ttest_ind(first[:, 0], second[:, 0], equal_var=False)
-    assert test is not None
     assert (test.p, test.freedom) == (pytest.approx(welch.pvalue), pytest.approx(welch.df))
     assert test.variances.image_variance == pytest.approx(0)
 
@@ -81,7 +78,6 @@ def test_the_confidence_in_a_lead_falls_with_what_is_asked_of_it() -> None:
     generator = np.random.default_rng(2)
     runs = generator.standard_normal((2, 3, 30)) + generator.standard_normal((2, 3, 1))
     test = crossed_test(runs[0] + 1, runs[1])
-    assert test is not None
     least = [test.probability_beyond(margin) for margin in np.linspace(-9, 9, 19)]
     assert least == sorted(least, reverse=True)
     assert test.probability_beyond(test.difference) == pytest.approx(0.5)
@@ -96,7 +92,6 @@ def test_the_caution_about_few_seeds_lowers_the_degrees_of_freedom() -> None:
     noise = generator.standard_normal((2, 3, 30)) + 0.3 * generator.standard_normal((2, 3, 1))
     first, second = noise + 2 * generator.standard_normal((2, 1, 30))
     test = crossed_test(first, second)
-    assert test is not None
     ours, theirs = (runs.mean(1).var(ddof=1) / 3 for runs in (first, second))
     rest = test.error**2 - ours - theirs
     assert rest > ours
@@ -109,7 +104,6 @@ def test_more_seeds_reduce_their_own_part_and_the_joint_part() -> None:
     generator = np.random.default_rng(2)
     runs = 3 * generator.standard_normal((2, 1, 30)) + generator.standard_normal((2, 3, 30))
     test = crossed_test(*(runs + 0.2 * generator.standard_normal((2, 3, 1))))
-    assert test is not None
     parts = test.variances
     assert parts.total == pytest.approx(parts.seed_variance + parts.image_variance + parts.joint_variance)
     for times in (1, 2, 4):
@@ -139,7 +133,6 @@ def test_the_seeds_that_are_named_detect_the_difference_in_eight_of_ten_studies(
     seeds = [(spread**2 + both**2) / 2 for spread in spreads]
     true = Variances((seeds[0], seeds[1]), (both**2 / 2, both**2 / 2), (2, 2), sum(seeds) + of_image**2, images)
     count = needed_seeds(difference, true, level)
-    assert count is not None
     assert needed_seeds(-difference, true, level) == count
     generator = np.random.default_rng(3)
     found = 0
@@ -150,7 +143,6 @@ def test_the_seeds_that_are_named_detect_the_difference_in_eight_of_ten_studies(
             image = of_image * np.sqrt(images / 2) * generator.standard_normal(images)
             runs.append(own + image + both * np.sqrt(images) * generator.standard_normal((count, images)))
         test = crossed_test(*runs)
-        assert test is not None
         found += test.difference > 0 and test.p <= level
     assert 0.74 <= found / studies <= 0.92, (count, found / studies)
 
@@ -181,7 +173,6 @@ def error_rate(effects: Effects, seeds: tuple[int, int], studies: int = 2000) ->
     for _ in range(studies):
         (runs,) = draw_runs(generator, effects, seeds)
         test = crossed_test(runs[0], runs[1])
-        assert test is not None
         found += test.p <= LEVEL
     return found / studies
 
@@ -216,7 +207,7 @@ def make_ranks(captions: list[int], seed: int) -> Ranks:
 
 
 @pytest.mark.parametrize("metric", [name.removeprefix("val/") for name in METRICS])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(captions=st.lists(st.integers(1, 8), min_size=1, max_size=30), seed=st.integers(0, 999))
 def test_the_mean_over_the_images_is_the_metric(metric: str, captions: list[int], seed: int) -> None:
     ranks = make_ranks(captions, seed)

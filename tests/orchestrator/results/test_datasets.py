@@ -9,7 +9,7 @@ import scipy.stats
 
 from orchestrator.results.answers import over_datasets
 from orchestrator.results.crossed import Runs, crossed_test
-from orchestrator.results.datasets import Interaction, common_losses, interaction_test, mean_ranks
+from orchestrator.results.datasets import common_losses, interaction_test, mean_ranks
 from tests.answers_page import candidate, summary_of, verdict_of
 
 Values = dict[str, dict[str, Runs]]
@@ -37,12 +37,6 @@ def simulate(
             runs = mean + rng.normal(0, spread, (seeds, 1)) + images + rng.normal(0, 60, (seeds, count))
             values[f"d{dataset}"][f"l{loss}"] = runs + rng.normal(0, 30, count)
     return values
-
-
-def interaction(values: Values) -> Interaction:
-    found = interaction_test(values)
-    assert found is not None
-    return found
 
 
 def rate(seed: int, **options: object) -> float:
@@ -74,7 +68,7 @@ def test_another_order_is_found() -> None:
 
 
 def test_effects_say_where_a_loss_is_better_than_elsewhere() -> None:
-    p, _, _, effects = interaction(simulate(np.random.default_rng(2), effect=90.0))
+    p, _, _, effects = interaction_test(simulate(np.random.default_rng(2), effect=90.0))
     assert effects.argmax() == 0
     assert np.allclose(effects.sum(0), 0) and np.allclose(effects.sum(1), 0)
     assert p < 0.01
@@ -84,9 +78,8 @@ def test_two_losses_on_two_datasets_are_the_comparison_of_two_differences() -> N
     values = {name: simulate(np.random.default_rng(3), losses=2)[name] for name in ("d0", "d1")}
     # Without seeds only the images vary, and the differences of the two datasets are paired by image.
     single = {name: {loss: runs[:1] for loss, runs in of.items()} for name, of in values.items()}
-    p, statistic, freedom, _ = interaction(single)
+    p, statistic, freedom, _ = interaction_test(single)
     paired = crossed_test(single["d0"]["l0"] - single["d0"]["l1"], single["d1"]["l0"] - single["d1"]["l1"])
-    assert paired is not None
     assert (p, statistic) == pytest.approx((paired.p, (paired.difference / paired.error) ** 2))
     assert freedom == pytest.approx((1, 199))
 
@@ -94,14 +87,14 @@ def test_two_losses_on_two_datasets_are_the_comparison_of_two_differences() -> N
 def test_the_order_of_names_does_not_matter() -> None:
     values = simulate(np.random.default_rng(4))
     turned = {name: dict(reversed(of.items())) for name, of in reversed(values.items())}
-    assert interaction(values).p == pytest.approx(interaction(turned).p)
+    assert interaction_test(values).p == pytest.approx(interaction_test(turned).p)
 
 
 def test_only_losses_that_all_datasets_have_are_compared() -> None:
     values = simulate(np.random.default_rng(5))
     del values["d1"]["l2"]
     assert common_losses(values) == ("l0", "l1")
-    assert interaction(values).effects.shape == (3, 2)
+    assert interaction_test(values).effects.shape == (3, 2)
     assert interaction_test({"d0": values["d0"]}) is None
     constant = {name: {loss: np.ones((2, 9)) for loss in ("a", "b")} for name in ("d", "e")}
     assert interaction_test(constant) is None
@@ -114,7 +107,7 @@ def test_datasets_with_other_images_have_independent_images() -> None:
     rng = np.random.default_rng(6)
     images = {"d0": 200, "d1": 90}
     values = {name: {loss: rng.normal(0, 60, (1, count)) for loss in ("a", "b")} for name, count in images.items()}
-    p, statistic, freedom, _ = interaction(values)
+    p, statistic, freedom, _ = interaction_test(values)
     leads = [(of["a"] - of["b"])[0] for of in values.values()]
     welch = scipy.stats.ttest_ind(*leads, equal_var=False)
     assert (statistic, freedom[0]) == pytest.approx((welch.statistic**2, 1))
@@ -126,7 +119,6 @@ def test_datasets_with_other_images_have_independent_images() -> None:
 def test_critical_differences_are_those_of_the_published_table(losses: int, quantile: float) -> None:
     scores = {f"d{place}": {f"l{loss}": float(-loss) for loss in range(losses)} for place in range(14)}
     found = mean_ranks(scores)
-    assert found is not None
     # [Demsar2006], table 5 (a).
     ranks, difference = found
     assert difference == pytest.approx(quantile * (losses * (losses + 1) / (6 * 14)) ** 0.5, rel=1e-3)
@@ -135,7 +127,6 @@ def test_critical_differences_are_those_of_the_published_table(losses: int, quan
 
 def test_equal_scores_share_their_ranks() -> None:
     found = mean_ranks({"en": {"a": 3, "b": 2, "c": 1}, "zh": {"a": 3, "b": 3, "c": 1}, "ar": {"b": 3, "a": 2, "c": 1}})
-    assert found is not None
     assert found[0] == {"a": 1.5, "b": 1.5, "c": 3.0}
 
 
@@ -149,5 +140,5 @@ def test_of_each_loss_its_best_candidate_counts_and_over_images_the_best_with_th
     first, *_, last = verdicts["en"].candidates
     assert means == {"nt_xent": first.result.mean, "triplet_sh": last.result.mean} and first.label == "a"
     runs = {"en": [kept, other], "zh": pair}
-    found = interaction({name: {one.loss: one.image_runs() for one in of} for name, of in runs.items()})
+    found = interaction_test({name: {one.loss: one.image_runs() for one in of} for name, of in runs.items()})
     assert answers["order"].numbers["statistic"] == found.statistic

@@ -49,7 +49,7 @@ def judged_ranks(seed: int, typical: float, *, known: bool = True, digest: str =
     return JudgedRanks("flickr8k", digest, both[0], both[1])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 999),
     metric=st.sampled_from(["rsum", "map_r", "r_precision", "i2t_r1", "t2i_map_r", "rsum_condensed", "rsum_annotated"]),
@@ -161,22 +161,17 @@ def test_what_not_all_candidates_were_judged_by_says_nothing(started: Ledger, ch
 
 def test_the_headline_is_what_is_asked_again() -> None:
     """Two settings of the winner's loss are equal, so that the weakest comparison of all is a tie."""
-    values = {"n1": ("nt_xent", 0.0), "n2": ("nt_xent", -0.1), "t1": ("triplet", -9.0)}
     candidates = [
-        Candidate("pets", "vsepp", loss, {"scale": float(len(label))}, label, seeds_around(100.0 + shift))
-        for label, (loss, shift) in values.items()
+        Candidate("pets", "vsepp", loss, {"scale": 2.0}, label, values)
+        for label, loss, mean in (("n1", "nt_xent", 100.0), ("n2", "nt_xent", 99.9), ("t1", "triplet", 91.0))
+        for values in [{seed: {"val/rsum": mean, "test/rsum": mean + seed} for seed in range(3)}]
     ]
     verdict = judge(candidates)
     answer = judged_answer(verdict, {"flickr8k": {"rsum": verdict}})
-    assert answer is not None and answer.table is not None
     assert (verdict.verdict, answer_questions(verdict)[0].verdict) == (Verdict.TIE, "better")
     (row,) = answer.table.to_dict()["rows"]
     assert (row["rsum"], row["rsum_verdict"]) == (pytest.approx(9.0), "better")
     assert answer.headline.endswith("the verdict is the same: +9.0 rsum.")
-
-
-def seeds_around(mean: float) -> dict[int, dict[str, float]]:
-    return {seed: {"val/rsum": mean, "test/rsum": mean + shift} for seed, shift in enumerate((-1.0, 0.0, 1.0))}
 
 
 def test_without_known_wrong_pairs_unjudged_candidates_cannot_be_left_out(started: Ledger) -> None:

@@ -47,7 +47,6 @@ def ask(candidates: Sequence[Candidate], *, baseline: str | None = None, **rules
 
 
 def rows(answer: Answer) -> dict[str, dict[str, object]]:
-    assert answer.table is not None
     return {row["candidate"]: row for row in answer.table.to_dict()["rows"]}
 
 
@@ -202,7 +201,7 @@ VALUES = st.lists(st.integers(0, 8), min_size=3, max_size=3)
 FIELDS = st.lists(st.tuples(st.sampled_from(["nt_xent", "triplet_sh", "circle"]), VALUES), min_size=1, max_size=7)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(drawn=FIELDS, order=st.randoms(use_true_random=False))
 def test_neither_order_nor_labels_change_an_answer(drawn: list[tuple[str, list[int]]], order: object) -> None:
     # Distinct means on val, so that no label has to break a tie.
@@ -259,7 +258,6 @@ def test_the_simulated_rules_are_those_of_the_product(studies: int) -> None:
 )
 def test_a_winner_beats_its_equal_in_at_most_four_percent_of_studies(losses: int, of_each: int, null: str) -> None:
     means = true_means(null, losses, of_each, 2.0)
-    assert means is not None
     rates = false_rates(np.random.default_rng(1), 4000, means, losses, 5)
     # 4 % and two standard errors of 4,000 studies.
     assert max(rates[question] for question in "abc") <= 0.04 + 2 * (0.04 * 0.96 / 4000) ** 0.5
@@ -269,7 +267,7 @@ def test_a_tie_by_the_choice_of_the_winner_says_why_its_interval_leaves_out_0() 
     many = [candidate(f"c{n}", "circle", around(100.0 - n / 10, 1.0, n % 5), margin=n / 10) for n in range(12)]
     answer = ask([*many, candidate("t1", "triplet_sh", around(98.2, 1.0, 2), margin=0.2)])["loss"]
     low, high = answer.numbers["low"], answer.numbers["high"]
-    assert answer.verdict == "tie" and low is not None and high is not None and low > 0
+    assert answer.verdict == "tie" and 0 < low < high
     note = "The interval is of this pair alone; p also counts the choice of the winner among its candidates."
     assert note in answer.notes and answer.headline.endswith(" at a level of 0.035.")
     assert note not in ask([many[0], candidate("t1", "triplet_sh", around(100.1), margin=0.2)])["loss"].notes
@@ -282,7 +280,7 @@ def test_a_tie_of_two_with_a_p_value_below_5_percent_says_the_level() -> None:
     ]
     answer = ask(pair)["loss"]
     p, low = answer.numbers["p"], answer.numbers["low"]
-    assert answer.verdict == "tie" and p is not None and 0.035 < p < 0.05 and low is not None and low > 0
+    assert answer.verdict == "tie" and 0.035 < p < 0.05 and low > 0
     assert answer.headline.endswith(f", p = {p:.3f} at a level of 0.035.")
     assert not any("of this pair alone" in note for note in answer.notes)
 
@@ -294,5 +292,5 @@ def test_the_p_value_of_a_winner_over_all_is_a_bound() -> None:
         "loss"
     ]
     p = answer.numbers["p"]
-    assert answer.verdict == "better" and answer.closest == "b" and p is not None and p >= 0.001
+    assert answer.verdict == "better" and answer.closest == "b" and p >= 0.001
     assert f"beats every other loss, p ≤ {p:.3f}; closest is WARP: " in answer.headline

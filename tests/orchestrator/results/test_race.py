@@ -102,18 +102,14 @@ def test_the_arrays_that_rates_are_simulated_with_follow_the_race(lead: float) -
         done = raced(*(entrant(f"c{k}", scores[number, k]) for k in range(6)), trainings=60)
         assert list(done.seeds.values()) == outcome.counts[number].tolist()
         rows = [
-            Candidate("pets", "vsepp", f"c{k}", {}, f"c{k}", _metrics(scores[number, k, :count]), given=count)
+            Candidate("pets", "vsepp", f"c{k}", {}, f"c{k}", values, given=count)
             for k, count in enumerate(done.seeds.values())
+            for values in [{seed: {METRIC: float(scores[number, k, seed])} for seed in range(count)}]
         ]
         verdict = judge(rows, metric=METRIC, level=LEVEL)
-        assert verdict.winner is not None
         assert verdict.winner.label == f"c{outcome.winner[number]}"
         assert (verdict.verdict is Verdict.BETTER) == outcome.better[number]
         assert verdict.warnings == ()
-
-
-def _metrics(values: np.ndarray) -> dict[int, dict[str, float]]:
-    return {SEEDS[index]: {METRIC: float(value)} for index, value in enumerate(values)}
 
 
 def test_the_arrays_over_seeds_and_images_are_the_crossed_test() -> None:

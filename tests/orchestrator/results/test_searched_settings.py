@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -10,13 +11,12 @@ import pytest
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
-from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.results.winner import find_champions
 from orchestrator.winners.winners import CARD, describe_champion, read_champion
 from search_spaces.space import FixedPoint
-from tests.support.experiments import add_repeat, make_experiment, open_test, start
-from tests.support.outputs import OUTPUTS, read_output
+from tests.support.experiments import add_repeats, begun, make_experiment, open_test
+from tests.support.outputs import OUTPUTS
 from tests.support.records import append
 
 RATE, RADIUS, MARGIN, LOSS = 0.001234, 1.375, 0.3125, "triplet_sh"
@@ -41,29 +41,24 @@ COUNT = "cocos/i2t_negatives_per_query"
 
 def write(output: Path, name: str, *, confirmed: bool, **search: object) -> Path:
     """Write the journal of a search in which everything that can be searched was, confirmed with three seeds or not."""
-    folder = output / name
-    folder.mkdir()
     losses = ["warp", LOSS]
     confirm = {"top": 1, "seeds": 3} if confirmed else None
     experiment = make_experiment(
         name=name, models=["wsabie"], losses=losses, search={**SEARCH, **search}, confirm=confirm
     )
     (cell,) = experiment.cells()
-    ledger = Ledger(folder / JOURNAL_FILE)
-    start(ledger, experiment)
-    trials = []
-    for number, (point, reached) in enumerate(zip(POINTS, REACHED, strict=True)):
-        config = experiment.suggested(cell, cell.space.suggest(FixedPoint(point)))
-        trials.append(ledger.create(cell.name, number, point, config))
-        ledger.report(trials[-1], 1, dict(zip(("val/rsum", COUNT), reached, strict=True)), TrialState.FINISHED)
-    if confirmed:
-        repeats = [
-            add_repeat(ledger, trial, seed, seed, trial.best_value + seed) for trial in trials for seed in (0, 1, 2)
-        ]
-        open_test(ledger, repeats)
-    append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
-    ledger.close()
-    return folder
+    with begun(output / name, experiment) as ledger:
+        for number, (point, reached) in enumerate(zip(POINTS, REACHED, strict=True)):
+            config = experiment.suggested(cell, cell.space.suggest(FixedPoint(point)))
+            trial = ledger.create(cell.name, number, point, config)
+            ledger.report(trial, 1, dict(zip(("val/rsum", COUNT), reached, strict=True)), TrialState.FINISHED)
+        if confirmed:
+            values = [
+                (trial, [trial.best_value + seed for seed in range(3)]) for trial in ledger.history.study(cell.name)
+            ]
+            open_test(ledger, add_repeats(ledger, values, 0))
+        append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
+    return output / name
 
 
 NAMES_NO_SETTING = ("Pareto", "caveats", "curves", "winners at the end")
@@ -84,10 +79,10 @@ NARROW = (
 @pytest.mark.parametrize("confirmed", [False, True], ids=["unconfirmed", "confirmed"])
 @pytest.mark.parametrize("output", [name for name in OUTPUTS if not name.startswith(NAMES_NO_SETTING)])
 def test_everything_that_was_searched_stands_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], output: str, confirmed: bool
+    tmp_path: Path, read: Callable[[str, Path], str], output: str, confirmed: bool
 ) -> None:
     folder = write(tmp_path, "everything", confirmed=confirmed)
-    text = read_output(output, folder, monkeypatch, capsys)
+    text = read(output, folder)
     named = {"training.learning_rate": RATE, "model.radius": RADIUS, "margin": MARGIN, "loss": LOSS}
     short = output.startswith(NARROW) and not output.endswith("json")
     shown = {name.rpartition(".")[2].replace("_", "[_ ]") if short else name: value for name, value in named.items()}
@@ -110,12 +105,10 @@ NAMES_NO_COUNT = (
 
 
 @pytest.mark.parametrize("output", [name for name in OUTPUTS if not name.startswith(NAMES_NO_COUNT)])
-def test_every_objective_stands_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], output: str
-) -> None:
+def test_every_objective_stands_there(tmp_path: Path, read: Callable[[str, Path], str], output: str) -> None:
     objectives = [{"metric": COUNT, "direction": "minimize"}]
     folder = write(tmp_path, "goals", confirmed=False, objectives=objectives)
-    text = read_output(output, folder, monkeypatch, capsys)
+    text = read(output, folder)
     assert "5.25" in text
     # Worse in the first objective and better in the second: as good an answer, of which the winner says nothing.
     assert "4.75" in text or output.startswith(("compare", "leaderboard")), text
@@ -123,22 +116,19 @@ def test_every_objective_stands_there(
 
 @pytest.mark.parametrize("form", ["summarise --format table", "answers of the report"])
 def test_the_front_leaves_out_what_is_beaten_in_every_objective(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], form: str
+    tmp_path: Path, read: Callable[[str, Path], str], form: str
 ) -> None:
     objectives = [{"metric": COUNT, "direction": "minimize"}]
     folder = write(tmp_path, "goals", confirmed=False, objectives=objectives)
-    _, _, front = read_output(form, folder, monkeypatch, capsys).partition("Pareto front")
+    _, _, front = read(form, folder).partition("Pareto front")
     front = front.partition("What limits" if "summarise" in form else "key='caveats'")[0]
     assert f"val/rsum maximised, {COUNT} minimised" in front
     assert [value for value in ("5.25", "4.75", "6.5") if value in front] == ["5.25", "4.75"]
 
 
-def test_without_further_objectives_there_is_no_front(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_further_objectives_there_is_no_front(tmp_path: Path, read: Callable[[str, Path], str]) -> None:
     folder = write(tmp_path, "one", confirmed=False)
-    assert "Pareto" not in read_output("status", folder, monkeypatch, capsys)
-    assert "Pareto" not in read_output("answers of the report", folder, monkeypatch, capsys)
+    assert "Pareto" not in read("status", folder) + read("answers of the report", folder)
 
 
 def test_what_an_older_version_packed_is_the_same_champion(tmp_path: Path) -> None:

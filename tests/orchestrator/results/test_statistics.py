@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.experiment.values import COUNTS, METRICS
@@ -65,7 +65,7 @@ def test_no_welch_test_without_spread(first, second):
 
 
 def test_one_value_has_no_interval_and_equal_values_a_point():
-    assert t_interval(np.array([1.0])) is None
+    assert t_interval(np.array([1.0])) is None and Measure(1.0, 0.0, 1).sample_std is None
     assert t_interval(np.array([2.0] * 3)) == Interval(2.0, 2.0)
 
 
@@ -89,7 +89,6 @@ def test_holm_by_hand(p_values, expected):
     assert holm(p_values) == pytest.approx(expected)
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0.001, 0.2))
 def test_holm_rejects_what_the_step_down_procedure_rejects(p_values, level):
     rejected = set()
@@ -98,17 +97,6 @@ def test_holm_rejects_what_the_step_down_procedure_rejects(p_values, level):
             break
         rejected.add(index)
     assert {index for index, p in enumerate(holm(p_values)) if p <= level} == rejected
-
-
-@settings(deadline=None)
-@given(st.lists(st.floats(0, 600), min_size=2, max_size=6), st.lists(st.floats(0, 600), min_size=2, max_size=6))
-def test_swapping_the_samples_turns_the_signs(first, second):
-    there, back = welch_test(np.array(first), np.array(second)), welch_test(np.array(second), np.array(first))
-    if there is None:
-        assert back is None
-    else:
-        assert there.p == pytest.approx(back.p)
-        assert (there.interval.low, there.difference) == pytest.approx((-back.interval.high, -back.difference))
 
 
 PAIRS = torch.eye(20, dtype=torch.bool)
@@ -144,19 +132,8 @@ def test_no_interval_leaves_the_range_of_its_metric(metric: str, data: st.DataOb
     ]
     verdict = judge(candidates, metric=metric, selection=metric)
     for candidate in verdict.candidates:
-        assert candidate.student is not None
         assert low <= candidate.student.low <= candidate.student.high <= high
         assert candidate.student.low - 1e-9 <= candidate.result.mean <= candidate.student.high + 1e-9
     for comparison in verdict.comparisons:
         if comparison.interval is not None:
             assert low - high <= comparison.interval.low <= comparison.interval.high <= high - low
-
-
-@given(st.lists(st.floats(0, 600), min_size=1, max_size=6))
-def test_the_deviation_that_stands_for_uncertainty_is_the_samples(values: list[float]) -> None:
-    candidate = Candidate("pets", "vsepp", "nt_xent", {}, "a", {seed: {"rsum": v} for seed, v in enumerate(values)})
-    result = candidate.measures()["rsum"]
-    if len(values) == 1:
-        assert result.sample_std is None
-    else:
-        assert result.sample_std == pytest.approx(np.std(values, ddof=1), abs=1e-9)

@@ -1,9 +1,8 @@
 """Two trials side by side, and what is delivered to MLflow afterwards."""
 
-import json
 import math
 import re
-from contextlib import closing
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -11,9 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mlflow import MlflowClient
 
-from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.results import frames
@@ -32,27 +29,22 @@ from orchestrator.results.trial_comparison import (
     which_is_better,
 )
 from orchestrator.results.verdict import judge
-from orchestrator.tracking.address import default_uri
-from orchestrator.tracking.sync import deliver
-from tests.support.commands import what_a_command_says
-from tests.support.experiments import add_repeats, add_trial, make_experiment, open_test, start
+from tests.support.commands import CommandLine
+from tests.support.experiments import add_repeats, add_trial, begun, make_experiment, open_test
 from tests.support.ranked import draw_ranks
 from tests.support.records import append
 from trainables.ranks import Ranks
 
 
-def begin(folder: Path, name: str, **fields: Any) -> Ledger:
-    (folder / name).mkdir()
-    ledger = Ledger(folder / name / JOURNAL_FILE)
-    start(ledger, make_experiment(name=name, **fields))
-    return ledger
+def begin(folder: Path, name: str, **fields: Any) -> AbstractContextManager[Ledger]:
+    return begun(folder / name, make_experiment(name=name, **fields))
 
 
 @pytest.fixture
 def output(tmp_path: Path) -> Path:
     """Two experiments: in the first a trial of each loss ended, in the second one that was killed."""
     for name, losses in (("one", ("nt_xent", "triplet_sh")), ("two", ("nt_xent",))):
-        with closing(begin(tmp_path, name)) as ledger:
+        with begin(tmp_path, name) as ledger:
             for loss in losses:
                 add_trial(ledger, [100.0, 120.0, 110.0], loss=loss)
             if name == "two":
@@ -65,7 +57,6 @@ def output(tmp_path: Path) -> Path:
 def test_what_differs_is_shown_at_the_best_epochs(output: Path) -> None:
     sides = [find_side(name, output) for name in ("one/pets-vsepp-nt_xent-0000", "pets-vsepp-triplet_sh-0000")]
     _, settings, metrics = compare_trials(*sides)
-    assert settings.table is not None and metrics.table is not None
     assert settings.table.rows == (
         ("loss", "nt_xent", "triplet_sh"),
         ("loss_parameters.margin", None, "0.2"),
@@ -91,7 +82,7 @@ def test_what_differs_is_shown_at_the_best_epochs(output: Path) -> None:
 def test_only_what_can_win_stands_for_an_experiment(
     tmp_path: Path, repeats: list[tuple[int, list[float]]], winner: int, why: str
 ) -> None:
-    with closing(begin(tmp_path, "one", confirm={"top": 2, "seeds": 3})) as ledger:
+    with begin(tmp_path, "one", confirm={"top": 2, "seeds": 3}) as ledger:
         trials = [add_trial(ledger, [value]) for value in (100.0, 120.0)]
         for state in (TrialState.STOPPED_EARLY, TrialState.DIVERGED, TrialState.FAILED, TrialState.RUNNING):
             add_trial(ledger, [500.0], state=state)
@@ -112,32 +103,13 @@ def test_only_what_can_win_stands_for_an_experiment(
     ],
 )
 def test_a_name_that_is_not_clear_is_refused(output: Path, name: str, message: str) -> None:
-    with closing(begin(output, "none")) as ledger:
+    with begin(output, "none") as ledger:
         add_trial(ledger, [100.0], state=TrialState.STOPPED_EARLY)
-    with closing(begin(output, "both", datasets=["birds", "pets"])) as ledger:
+    with begin(output, "both", datasets=["birds", "pets"]) as ledger:
         for dataset in ("birds", "pets"):
             add_trial(ledger, [100.0], dataset=dataset)
     with pytest.raises(NoSuchTrialError, match=message):
         find_side(name, output)
-
-
-def test_sync_delivers_once_and_leaves_nothing_running(output: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    uri = default_uri(output)
-    for _ in range(2):
-        assert [deliver(output / name, output, uri).runs for name in ("one", "two")] == [2, 2]
-    client = MlflowClient(tracking_uri=uri)
-    for name, count, statuses in (("one", 4, {"FINISHED"}), ("two", 3, {"FINISHED", "KILLED"})):
-        experiment = client.get_experiment_by_name(name)
-        assert experiment is not None
-        runs = client.search_runs([experiment.experiment_id])
-        assert (len(runs), {run.info.status for run in runs}) == (count, statuses)
-        for run in (run for run in runs if "trial" in run.data.tags):
-            history = client.get_metric_history(run.info.run_id, "val/rsum")
-            assert len(history) == len({metric.step for metric in history}) > 0
-            assert run.inputs.dataset_inputs[0].dataset.name == "pets"
-            assert {run.data.tags[name] for name in ("protocol", "stage")} == {"full", "search"}
-    code, out, _ = what_a_command_says(capsys, ["compare", "one", "two", "--output", str(output), "--json"])
-    assert code == 0 and json.loads(out)["page"].startswith("/#/compare-runs?runs=%5B%22")
 
 
 def side(experiment: str, ledger: Ledger, value: float | None, dataset: str = "pets") -> Side:
@@ -208,7 +180,7 @@ def test_a_confirmed_baseline_without_a_row_is_what_its_own_question_says(ledger
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["winner first", "winner second"])
 def test_what_a_confirmation_found_is_said_before_single_trainings(tmp_path: Path, order: tuple[int, int]) -> None:
-    with closing(begin(tmp_path, "one", confirm={"top": 1, "seeds": 3})) as ledger:
+    with begin(tmp_path, "one", confirm={"top": 1, "seeds": 3}) as ledger:
         # The search had the second ahead; fresh seeds have the first ahead.
         trials = [add_trial(ledger, [value], loss=loss) for value, loss in ((100.0, "nt_xent"), (120.0, "triplet_sh"))]
         values = ([300.0, 301.0, 302.0], [100.0, 101.0, 102.0])
@@ -217,12 +189,13 @@ def test_what_a_confirmation_found_is_said_before_single_trainings(tmp_path: Pat
     assert said.startswith(f"with fresh seeds {trials[0].id} is better: +200.0 test rsum")
 
 
-def test_the_command_says_first_which_is_better_and_gives_an_address(
-    output: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("orchestrator.commands.results.comparison_page", lambda uri, trials: "/#/compare-runs?runs=1")
+def test_compare_begins_with_which_is_better(output: Path, cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.commands.results.comparison_page", lambda uri, trials: f"/#/{trials}")
     sides = ["one/pets-vsepp-nt_xent-0000", "pets-vsepp-triplet_sh-0000"]
-    lines = what_a_command_says(capsys, ["compare", *sides, "--output", str(output)])[1].splitlines()
+    page = "/#/[('one', 'pets-vsepp-nt_xent-0000'), ('one', 'pets-vsepp-triplet_sh-0000')]"
+    arguments = ("compare", *sides, "--output", output)
+    assert cli.json(*arguments)["page"] == page
+    lines = cli.shows(*arguments).splitlines()
     assert lines[:3] == [
         "Which of two trials is better?",
         "the two have equal val rsum: 120.0.",
@@ -230,7 +203,7 @@ def test_the_command_says_first_which_is_better_and_gives_an_address(
     ]
     assert lines[-2:] == [
         f"in the browser, with `orchestrator ui --output {output}` running:",
-        "http://127.0.0.1:5000/#/compare-runs?runs=1",
+        f"http://127.0.0.1:5000{page}",
     ]
 
 

@@ -28,10 +28,6 @@ def judge_one(*candidates, **arguments):
     return judge(candidates, **arguments)
 
 
-def roles_of(verdict):
-    return [(one.label, *one.roles) for one in verdict.comparisons]
-
-
 KINDS = np.array([0, 0, 0, 0, 1, 1])
 
 
@@ -61,15 +57,6 @@ def test_no_number_of_candidates_beats_a_baseline_by_luck_more_often_than_stated
     beaten = judge_studies(scores, level=LEVEL).baseline == 1
     # Two standard errors above the stated 4 %.
     assert beaten.mean() <= LEVEL + 2 * np.sqrt(LEVEL / studies)
-
-
-@pytest.mark.proof
-def test_no_number_of_candidates_beats_a_lone_rival_by_luck_more_often_than_stated():
-    for candidates in (4, 12, 60):
-        scores = draw(np.random.default_rng(candidates), 8000, candidates, 5)
-        kinds = np.r_[np.zeros(candidates - 1), 1].astype(int)
-        beaten = judge_studies(scores, level=LEVEL, baseline=False, kinds=kinds).rival == 1
-        assert beaten.mean() <= LEVEL, candidates
 
 
 @pytest.mark.parametrize(
@@ -128,7 +115,8 @@ STRONG = candidate("strong", [250.0, 251.0, 252.0], loss="triplet")
     ],
 )
 def test_who_is_compared_with_the_winner_in_which_roles(candidates, baseline, roles):
-    assert roles_of(judge_one(A, *candidates, baseline=baseline)) == roles
+    verdict = judge_one(A, *candidates, baseline=baseline)
+    assert [(one.label, *one.roles) for one in verdict.comparisons] == roles
 
 
 def test_welchs_test_is_on_the_metric_that_decides():
@@ -263,7 +251,7 @@ def studies(draw):
 
 
 @given(studies(), st.randoms(use_true_random=False))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_neither_order_nor_json_changes_a_verdict_and_one_seed_never_wins(candidates, random):
     shuffled = []
     for one in candidates:
@@ -279,7 +267,7 @@ def test_neither_order_nor_json_changes_a_verdict_and_one_seed_never_wins(candid
 
 
 @given(studies())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_worse_candidate_changes_neither_winner_nor_runner_up(candidates):
     before = judge_one(*candidates)
     after = judge_one(*candidates, candidate("a worse one", [100.0, 101.0, 102.0]))

@@ -67,7 +67,6 @@ def test_what_is_said_of_a_comparison() -> None:
     verdict = judge_one(study(3, Effects(lead=6.0), (5, 5)), baseline="c1", smallest_difference=4)
     (comparison,) = verdict.comparisons
     found = comparison.over_images
-    assert found is not None
     assert (verdict.verdict, verdict.decided_by) == (Verdict.BETTER, "seeds_and_images")
     written = verdict.to_dict()["comparisons"][0]["over_images"]
     assert written["probability"] > written["probability_of_smallest"] > 0.5
@@ -192,9 +191,7 @@ def test_seeds_alone_decide_where_they_are_asked_to_or_were_the_rule(ledger: Led
 
 
 @pytest.mark.parametrize(("given", "kept"), [({}, "seeds"), ({"verdict": "seeds_and_images"}, "seeds_and_images")])
-def test_a_new_start_keeps_the_rule_unless_another_is_asked_for(
-    ledger: Ledger, given: dict[str, Any], kept: str
-) -> None:
+def test_a_new_start_keeps_the_rule_unless_it_is_changed(ledger: Ledger, given: dict[str, Any], kept: str) -> None:
     start_before(ledger)
     for _ in range(2):
         start(ledger, make_experiment(confirm={**CONFIRM, **given}).as_begun(ledger.history.experiment))

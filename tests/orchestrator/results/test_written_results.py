@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.journal.ledger import Ledger
@@ -123,7 +123,6 @@ def test_a_result_is_written_as_before(result: Any, written: dict[str, Any]) -> 
 
 def test_a_judged_verdict_is_written_as_before() -> None:
     answer = judged_answer(ANSWERED, {"eccv": {"rsum": ANSWERED}})
-    assert answer is not None
     about = {"name": "eccv", "title": "ECCV Caption", "survives": True, "known": None}
     assert answer.data == {"judged": [{**about, "verdicts": {"rsum": WRITTEN_ANSWER}}]}
 
@@ -173,7 +172,6 @@ TRIAL = st.tuples(
 )
 
 
-@settings(deadline=None)
 @given(trials=st.lists(TRIAL, max_size=12))
 def test_the_winner_is_the_first_finished_trial_with_the_highest_value(trials) -> None:
     ledger = UnwrittenLedger(make_experiment())

@@ -128,17 +128,8 @@ def test_a_plateau_closes_its_study_until_something_better_comes(ledger: Ledger)
     assert not made.is_closed(name)
 
 
-def test_a_fresh_process_knows_the_same(ledger: Ledger) -> None:
-    add_trial(ledger, [30.0])
-    add_trial(ledger, [20.0])
-    made = meter(ledger.history, plateau=1, target=30.0)
-    assert (made.limit(), made.is_closed("pets-vsepp-nt_xent")) == ("target", True)
-
-
 @pytest.mark.parametrize("jump", [86_400.0, -86_400.0], ids=["forward", "back"])
-def test_whoever_sets_the_machines_clock_spends_and_gives_back_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, jump: float
-) -> None:
+def test_a_clock_that_is_set_spends_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, jump: float) -> None:
     date, since_boot = [1.7e9], [5000.0]
     monkeypatch.setattr(ledger_module.time, "time", lambda: date[0])
     monkeypatch.setattr(ledger_module.time, "monotonic", lambda: since_boot[0])
@@ -160,7 +151,6 @@ def test_whoever_sets_the_machines_clock_spends_and_gives_back_nothing(
         assert made.limit() is None
         wait(20.0, jump)
         ledger.report(trial, 2, {"val/rsum": 2.0}, TrialState.FINISHED)
-        assert trial.ended_after is not None
         assert trial.ended_after - trial.created_after == trial.seconds == 20.0
         assert made.limit() == (None if booted == 5000.0 else "hours")
         ledger.close()

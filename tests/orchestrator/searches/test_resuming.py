@@ -18,7 +18,7 @@ from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.machines.cluster import Cluster
 from orchestrator.searches.preparation import open_checkpoints, open_directory
 from orchestrator.searches.resuming import answered, begun_experiment, check_folder, extend_experiment, how_to_resume
-from tests.support.commands import run_command, what_a_command_says
+from tests.support.commands import CommandLine, run_command
 from tests.support.experiments import add_trial, begun, make_experiment
 from tests.support.fake_workload import report
 from tests.support.records import append
@@ -36,9 +36,7 @@ def begin(folder: Path, **changes: Any) -> Path:
 @pytest.mark.parametrize(
     ("stages", "verb"), [((Stage.SEARCH, Stage.CONFIRM), "resume"), ((Stage.CONFIRM,), "confirm")], ids=str
 )
-def test_an_interrupted_experiment_is_resumed_by_the_command_that_began_its_stages(
-    tmp_path: Path, stages: tuple[Stage, ...], verb: str
-) -> None:
+def test_each_stage_is_resumed_by_its_own_command(tmp_path: Path, stages: tuple[Stage, ...], verb: str) -> None:
     folder = begin(tmp_path / "tiny")
     text = how_to_resume(folder, read_history(folder), stages)
     assert text.startswith(f"{folder}: resume with: orchestrator {verb} tiny --output ")
@@ -74,23 +72,17 @@ def test_more_trials_and_hours_are_added_to_what_there_was(tmp_path: Path, clock
     ids=["nothing", "zero", "nan", "infinite", "no number", "grid"],
 )
 def test_what_is_no_extension_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict, arguments: list[str], message: str
+    tmp_path: Path, cli: CommandLine, changes: dict, arguments: list[str], message: str
 ) -> None:
-    code, _, said = what_a_command_says(capsys, ["extend", str(begin(tmp_path / "tiny", **changes)), *arguments])
-    assert code == 2
-    assert message in said
-    assert "Traceback" not in said
+    assert message in cli.refuses("extend", begin(tmp_path / "tiny", **changes), *arguments)
 
 
 @pytest.mark.parametrize("arguments", [["resume"], ["extend", "--hours", "1"], ["confirm"]], ids=lambda given: given[0])
-def test_a_copy_under_another_name_is_refused_instead_of_the_original_being_changed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
-) -> None:
+def test_a_copy_under_another_name_is_refused(tmp_path: Path, cli: CommandLine, arguments: list[str]) -> None:
     with begun(tmp_path / "copy") as ledger:
         add_trial(ledger, [1.0])
     before = (tmp_path / "copy" / "journal.jsonl").read_bytes()
-    code, _, said = what_a_command_says(capsys, [*arguments, "copy", "--output", str(tmp_path)])
-    assert code == 2
+    said = cli.refuses(*arguments, "copy", "--output", tmp_path)
     assert "copy: holds the experiment 'tiny', whose folder must be called tiny" in " ".join(said.split())
     assert (tmp_path / "copy" / "journal.jsonl").read_bytes() == before
     assert not (tmp_path / "tiny").exists()
@@ -152,7 +144,7 @@ def test_many_starts_at_once_share_an_output_folder(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "runs").rglob("*")} == {"search0", "search1", "trials"}
 
 
-def test_a_folder_that_others_could_write_is_closed_and_named(
+def test_a_folder_that_others_could_enter_is_closed_and_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "tiny").mkdir()
@@ -165,9 +157,7 @@ def test_a_folder_that_others_could_write_is_closed_and_named(
     assert capsys.readouterr().err == ""
 
 
-def test_a_start_with_a_cut_journal_moves_what_the_journal_does_not_know(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_start_moves_what_a_cut_journal_does_not_know(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory = open_directory(tmp_path, "tiny")
     with begun(directory) as ledger:
         known = add_trial(ledger, [1.0], state=TrialState.RUNNING)

@@ -21,8 +21,8 @@ from orchestrator.searches.preparation import open_checkpoints
 from orchestrator.studies.study import Studies
 from orchestrator.workload.training import TrainablesWorkload
 from tests.support.bucket import CREDENTIALS
-from tests.support.commands import run_command, what_a_command_says
-from tests.support.experiments import add_trial, make_experiment
+from tests.support.commands import CommandLine
+from tests.support.experiments import add_trial, begun, make_experiment
 from tests.support.fake_workload import report
 from tests.support.precomputed_folder import write_precomputed
 from trainables.checkpoint import find_damage, save_epoch
@@ -35,22 +35,19 @@ Command = Callable[..., str]
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def root(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    monkeypatch.chdir(tmp_path)
-    write_precomputed(tmp_path / "data" / "pets")
-    return tmp_path
+    write_precomputed(here / "data" / "pets")
+    return here
 
 
 @pytest.fixture
-def command(root: Path, capsys: pytest.CaptureFixture[str]) -> Command:
+def command(root: Path, cli: CommandLine) -> Command:
 
-    def run(*arguments: str, code: int = 0) -> str:
-        ended, said, message = what_a_command_says(capsys, arguments)
-        assert ended == code
-        assert not code or (message.startswith("error: ") and message.count("\n") == 1)
-        return message if code else said
+    def run(*arguments: object, code: int = 0) -> str:
+        said = cli.refuses(*arguments, code=code) if code else cli.shows(*arguments)
+        assert not code or (said.startswith("error: ") and said.count("\n") == 1)
+        return said
 
     return run
 
@@ -194,19 +191,15 @@ def test_checkpoints_elsewhere_than_before_are_refused(tmp_path: Path, ledger: L
 
 
 @pytest.mark.usefixtures("root")
-def test_a_cluster_in_the_environment_is_not_joined_and_that_is_said(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cluster_in_the_environment_is_not_joined_but_said(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
-    code, _, messages = what_a_command_says(capsys, [*ON_CPU, *sets("resources.cpus=4096")])
-    said, refusal = messages.splitlines()
-    assert code == 2
+    said, refusal = cli.refuses(*ON_CPU, *sets("resources.cpus=4096")).splitlines()
     assert said.startswith("RAY_ADDRESS=127.0.0.1:1 is not used: a Ray of our own starts on this machine")
     assert refusal.startswith("error: resources.cpus")
 
 
 @pytest.fixture
-def begun(root: Path) -> Path:
+def searched(root: Path) -> Path:
     """The folder of an experiment that was searched, which only its user may enter."""
     folder = root / "runs" / "scenes-smoke"
     folder.mkdir(parents=True)
@@ -214,75 +207,77 @@ def begun(root: Path) -> Path:
     return folder
 
 
-def test_a_second_start_is_refused_with_exit_code_3(begun: Path, command: Command) -> None:
-    with hold(begun):
+def test_a_second_start_is_refused_with_exit_code_3(searched: Path, command: Command) -> None:
+    with hold(searched):
         assert "already running: process" in command(*ON_CPU, code=3)
-    assert not (begun / "journal.jsonl").exists()
+    assert not (searched / "journal.jsonl").exists()
 
 
 @pytest.mark.parametrize(
     ("content", "message"), [("{}\n{}\n", "journal.jsonl: line 1: damaged"), ("", "has no journal of it")]
 )
-def test_a_damaged_journal_is_named_and_no_checkpoint_is_touched(
-    begun: Path, command: Command, content: str, message: str
-) -> None:
-    kept = save_epoch(begun / "trials" / "pets-vsepp-nt_xent-0000", report(0.1, 3))
-    (begun / "journal.jsonl").write_text(content)
+def test_a_damaged_journal_is_named_and_all_stays(searched: Path, command: Command, content: str, message: str) -> None:
+    kept = save_epoch(searched / "trials" / "pets-vsepp-nt_xent-0000", report(0.1, 3))
+    (searched / "journal.jsonl").write_text(content)
     assert message in command(*ON_CPU, code=2)
     assert find_damage(kept) is None
 
 
 @pytest.mark.proof
 @pytest.mark.parametrize(
-    "arguments",
+    ("line", "code", "allowed"),
     [
-        ["--help"],
-        ["search", "scenes-smoke", "--set", "training.epoch=3"],
-        ["search", "scenes-smoke", "--set", "datasets=[nowhere]"],
-        ["search", "nothing"],
-        ["status", "nowhere"],
-        ["summarise", "nowhere"],
-        ["ui", "--output", "nowhere"],
-        ["train", "--set", "dataset=pets", "--set", "loss=tripelt"],
-        ["train", "--set", "dataset=pest", "--set", "loss=nt_xent"],
+        ("--help", 0, ""),
+        ("search scenes-smoke --set training.epoch=3", 2, ""),
+        ("search scenes-smoke --set datasets=[nowhere]", 2, ""),
+        ("search nothing", 2, ""),
+        ("status nowhere", 2, ""),
+        ("summarise nowhere", 2, ""),
+        ("ui --output nowhere", 2, ""),
+        ("train --set dataset=pets --set loss=tripelt", 2, ""),
+        ("train --set dataset=pest --set loss=nt_xent", 2, ""),
+        ("data describe pets", 0, ""),
+        ("data describe nothing", 2, ""),
+        ("data extract pets --backbone x", 2, ""),
+        ("report tiny --no-queries", 0, "scipy"),
     ],
-    ids=" ".join,
 )
-def test_help_and_refusals_load_nothing_heavy(arguments: list[str], root: Path) -> None:
-    code = (
+def test_what_trains_nothing_loads_nothing_heavy(line: str, code: int, allowed: str, root: Path) -> None:
+    with begun(root / "runs" / "tiny") as ledger:
+        add_trial(ledger, [30.0])
+    program = (
         "import sys, atexit\n"
-        "heavy = {'torch', 'ray', 'optuna', 'mlflow', 'pandas', 'scipy'}\n"
-        "atexit.register(lambda: print('loaded:', sorted(heavy & set(sys.modules))))\n"
+        "heavy = {'torch', 'torchvision', 'ray', 'optuna', 'mlflow', 'pandas', 'nltk', 'scipy'}\n"
+        f"atexit.register(lambda: print('loaded:', sorted(heavy & set(sys.modules) - {{'{allowed}'}})))\n"
         "from orchestrator.cli import main\n"
         "main(sys.argv[1:])"
     )
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=500)
+    done = subprocess.run([sys.executable, "-c", program, *line.split()], capture_output=True, text=True, timeout=500)
     assert "loaded: []" in done.stdout
-    assert done.returncode == (0 if arguments == ["--help"] else 2)
+    assert done.returncode == code
     assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("content", [b"", b'{"n":0,"time":17'], ids=["empty", "torn"])
 @pytest.mark.parametrize("verb", ["status", "report", "summarise", "resume", "extend", "confirm", "doctor"])
-def test_an_experiment_that_never_began_has_a_way_out(begun: Path, command: Command, verb: str, content: bytes) -> None:
-    (begun / "journal.jsonl").write_bytes(content)
-    assert "start it (again) with `orchestrator search`" in command(verb, begun.name, code=2)
+def test_an_experiment_that_never_began_has_a_way_out(
+    searched: Path, command: Command, verb: str, content: bytes
+) -> None:
+    (searched / "journal.jsonl").write_bytes(content)
+    assert "start it (again) with `orchestrator search`" in command(verb, searched.name, code=2)
 
 
 @pytest.mark.proof
-def test_a_spent_budget_has_an_exit_code_of_its_own(
-    root: Path, command: Command, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_spent_budget_has_an_exit_code_of_its_own(root: Path, cli: CommandLine) -> None:
     for arguments in ([*ON_CPU, *sets("budget.hours=1e-9")], ["resume", "scenes-smoke"]):
-        code, _, message = what_a_command_says(capsys, arguments)
-        assert code == 4
+        message = cli.refuses(*arguments, code=4)
         assert "budget spent: budget.hours=1e-09 ended the search; resume with `orchestrator extend" in message
-    told = json.loads(command("status", "scenes-smoke", "--json"))
+    told = cli.json("status", "scenes-smoke")
     assert told["ended_by"] == "hours"
     program, *arguments = shlex.split(told["command"])
     assert (program, arguments[-2:]) == ("orchestrator", ["--data-root", str(root / "data")])
     # The command is taken as it stands; as much again is nothing here, so that the search ends at once.
-    assert run_command(arguments) == 4
+    cli.refuses(*arguments, code=4)
 
 
 @pytest.mark.proof

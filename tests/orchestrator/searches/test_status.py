@@ -1,6 +1,5 @@
 """The state of an experiment, from another terminal: both stages, the budget, and what came of it in the end."""
 
-import json
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from orchestrator.journal.lock import hold
 from orchestrator.journal.trial import TrialState
 from orchestrator.searches.resuming import extend_experiment
 from orchestrator.searches.status import Followed, read_status
-from tests.support.commands import what_a_command_says
+from tests.support.commands import CommandLine
 from tests.support.experiments import add_repeat, add_trial, begun, make_experiment, open_test
 from tests.support.records import append
 
@@ -63,26 +62,22 @@ def test_what_waits_for_room_or_for_the_next_start_is_to_come(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "ends", [[], [{"outcome": "interrupted", "ended_by": "signal"}]], ids=["killed", "interrupted"]
 )
-def test_json_and_table_say_the_same_of_what_is_left_and_how_to_resume(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ends: list[dict[str, str]]
+def test_json_and_table_agree_on_what_is_left_and_the_command(
+    here: Path, cli: CommandLine, ends: list[dict[str, str]]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    with begin(tmp_path / "my runs" / "tiny", options={"data-root": "/data"}) as ledger:
+    with begin(here / "my runs" / "tiny", options={"data-root": "/data"}) as ledger:
         add_trial(ledger, [30.0])
         add_trial(ledger, [20.0], state=TrialState.RUNNING)
         for end in ends:
             append(ledger, "experiment_ended", **end)
-    shown = {}
-    for form in ("table", "--json"):
-        arguments = ["status", "tiny", "--output", "my runs", *([] if form == "table" else [form])]
-        _, shown[form], _ = what_a_command_says(capsys, arguments)
+    table = cli.shows("status", "tiny", "--output", "my runs")
     command = "orchestrator resume tiny --output 'my runs' --data-root /data"
-    assert "search: 1 finished, 1 half trained, 1 not begun of 3" in shown["table"]
-    assert f"to resume: {command}" in shown["table"]
-    said = "pets: NT-Xent (τ = 0.1) has the best val rsum of its search, 30.0 in one training."
-    assert said in " ".join(shown["table"].split())
-    assert "all answers: orchestrator summarise tiny --output 'my runs'" in shown["table"]
-    said = json.loads(shown["--json"])
+    assert "search: 1 finished, 1 half trained, 1 not begun of 3" in table
+    assert f"to resume: {command}" in table
+    best = "pets: NT-Xent (τ = 0.1) has the best val rsum of its search, 30.0 in one training."
+    assert best in " ".join(table.split())
+    assert "all answers: orchestrator summarise tiny --output 'my runs'" in table
+    said = cli.json("status", "tiny", "--output", "my runs")
     assert said["command"] == command
     assert said["stages"]["search"]["half_trained"] == said["stages"]["search"]["not_begun"] == 1
     assert [row["state"] for row in said["trials"]] == ["finished", "half_trained"]
@@ -127,20 +122,18 @@ def test_an_experiment_that_has_only_begun_has_a_status(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("watch", [[], ["--watch"]], ids=["once", "watch what has ended"])
-def test_the_command_says_it_all(tmp_path: Path, capsys: pytest.CaptureFixture[str], watch: list[str]) -> None:
+def test_the_command_says_it_all(tmp_path: Path, cli: CommandLine, watch: list[str]) -> None:
     with begin(tmp_path, budget={"hours": 2}, confirm={"top": 1, "seeds": 2}) as ledger:
         trials = [add_trial(ledger, [value]) for value in (30.0, 20.0, 10.0)]
         open_test(ledger, [add_repeat(ledger, trials[0], index, index + 1, 21.0 + index) for index in (0, 1)])
         append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
-    code, shown, _ = what_a_command_says(capsys, ["status", str(tmp_path), *watch])
-    assert code == 0
+    shown = cli.shows("status", tmp_path, *watch)
     assert "search: 3 finished of 3" in shown
     assert "confirm: 2 finished of 2" in shown
     assert "budget.hours: " in shown
     assert "pets: Only one candidate was confirmed, so nothing was compared." in shown
-    code, shown, _ = what_a_command_says(capsys, ["status", str(tmp_path), *watch, "--json"])
-    said = json.loads(shown)
-    assert (code, said["command"]) == (0, None)
+    said = cli.json("status", tmp_path, *watch)
+    assert said["command"] is None
     assert said["stages"]["confirm"] == {"total": 2, "ended": 2, "waiting": 0, "finished": 2}
     assert said["budget"]["hours"]["limit"] == 2
     assert said["winners"]["pets"]["confirmed"]

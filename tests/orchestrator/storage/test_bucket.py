@@ -25,9 +25,7 @@ def directory(path: Path, **files: str) -> Path:
 
 
 @pytest.mark.proof
-def test_a_directory_comes_back_as_it_was_and_without_its_manifest_does_not_exist(
-    store: ObjectStore, tmp_path: Path
-) -> None:
+def test_a_directory_comes_back_whole_and_without_a_manifest_does_not_exist(store: ObjectStore, tmp_path: Path) -> None:
     store.check()
     files = {"state": "1" * 10_000_000, MANIFEST: "{}"}
     store.put(directory(tmp_path / "a", **files), "x/one")
@@ -164,9 +162,7 @@ def test_what_a_dead_machine_was_writing_goes_when_its_trial_ends(tmp_path: Path
     assert latest(checkpoints, "a", "b") == [2, 2]
 
 
-def test_a_start_keeps_one_epoch_more_than_the_journal_and_of_an_ended_trial_the_newest(
-    checkpoints: Checkpoints,
-) -> None:
+def test_a_start_keeps_one_epoch_beyond_the_journal_and_of_an_ended_trial_the_newest(checkpoints: Checkpoints) -> None:
     for trial in ("a", "b", "ended"):
         save(checkpoints, trial, 4, 5, 6)
     save(checkpoints, "lost", 1)
@@ -183,9 +179,7 @@ def names(checkpoints: FolderStore | BucketStore) -> set[str]:
     return {path.name for path in (checkpoints.trials / "a").iterdir()}
 
 
-def test_whatever_else_lies_there_stops_nothing_and_stays(
-    checkpoints: FolderStore | BucketStore, tmp_path: Path
-) -> None:
+def test_whatever_else_is_there_stops_nothing_and_stays(checkpoints: FolderStore | BucketStore, tmp_path: Path) -> None:
     strays = {"epoch_0001.bak", "epoch_9", "backup", "epoch_0009-copy"}
     for name in strays:
         if isinstance(checkpoints, BucketStore):
@@ -204,9 +198,7 @@ def test_whatever_else_lies_there_stops_nothing_and_stays(
     assert strays < names(checkpoints) and len(names(checkpoints) - strays) == 1
 
 
-def test_an_ended_trial_keeps_its_newest_good_checkpoint_and_a_damaged_one_is_named(
-    checkpoints: FolderStore | BucketStore,
-) -> None:
+def test_an_ended_trial_keeps_its_newest_good_checkpoint(checkpoints: FolderStore | BucketStore) -> None:
     save(checkpoints, "ended", 1, 2, 3)
     newest = checkpoints.entries("ended")[-1]
     if isinstance(checkpoints, BucketStore):
@@ -222,9 +214,7 @@ def test_an_ended_trial_keeps_its_newest_good_checkpoint_and_a_damaged_one_is_na
     assert latest(checkpoints, "ended") == [None]
 
 
-def test_a_small_file_is_kept_beside_the_checkpoints_of_its_trial(
-    checkpoints: FolderStore | BucketStore, tmp_path: Path
-) -> None:
+def test_a_small_file_is_kept_beside_its_checkpoints(checkpoints: FolderStore | BucketStore, tmp_path: Path) -> None:
     save(checkpoints, "a", 1)
     for content in (b"first", b"second"):
         (tmp_path / "ranks_test.npz").write_bytes(content)

@@ -13,7 +13,6 @@ import orchestrator as icr
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.plugins import load_plugins
 from orchestrator.experiment.values import SAMPLERS
-from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.searches import begin
@@ -22,8 +21,8 @@ from orchestrator.studies.samplers import plain_value
 from orchestrator.studies.study import Studies
 from search_spaces import PastTrial, Range, StudySoFar, Values
 from tests.integration.notebook_process import Cells, keys
-from tests.support.commands import run_command
-from tests.support.experiments import start
+from tests.support.commands import CommandLine
+from tests.support.experiments import make_experiment, start
 from tests.support.in_process import without_ray
 from tests.support.plugins import EXAMPLES, plugins_gone_afterwards
 from trainables.errors import ConfigError, PluginError
@@ -49,15 +48,8 @@ def write(folder: Path, text: str, name: str = "my_sampler.py") -> Path:
 
 
 def make(sampler: str, path: Path, **search: Any) -> Experiment:
-    values = {
-        "name": "s",
-        "plugins": [str(path)],
-        "datasets": ["pets"],
-        "losses": ["nt_xent"],
-        "training": {"epochs": 2},
-        "search": {"sampler": sampler, "trials": 5, "space": {"nt_xent": {"temperature": [0.01, 0.4]}}, **search},
-    }
-    return validate(Experiment, values, "s.yaml")
+    search = {"sampler": sampler, "trials": 5, "space": {"nt_xent": {"temperature": [0.01, 0.4]}}, **search}
+    return make_experiment(plugins=[str(path)], losses=["nt_xent"], training={"epochs": 2}, search=search)
 
 
 def test_a_sampler_is_told_where_the_study_looks_and_what_became_of_each_trial(
@@ -71,15 +63,13 @@ def test_a_sampler_is_told_where_the_study_looks_and_what_became_of_each_trial(
     studies = Studies(experiment, ledger)
     for values, state in (([1.0, 3.0], TrialState.FINISHED), ([2.0], TrialState.STOPPED_EARLY), ([], None)):
         trial = studies.next()
-        assert trial is not None
         for epoch, value in enumerate(values, start=1):
             verdict = state if epoch == len(values) and state else TrialState.RUNNING
             ledger.report(trial, epoch, {"val/rsum": value}, verdict)
         if state is None:
             ledger.end(trial, TrialState.DIVERGED, "train/loss is nan")
         studies.observe(trial)
-    running = studies.next()
-    assert running is not None and studies.next() is not None
+    assert studies.next() is not None and studies.next() is not None
     study, _ = asked[-1]
     params = [trial.params for trial in ledger.history.trials.values()]
     assert study.trials == (
@@ -225,9 +215,7 @@ CANNOT: Mapping[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("changes", "message"), CANNOT.values(), ids=CANNOT)
-def test_what_a_sampler_cannot_search_is_refused_before_a_search(
-    tmp_path: Path, changes: dict[str, Any], message: str
-) -> None:
+def test_what_a_sampler_cannot_search_is_refused_first(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     plugin = str(write(tmp_path, STEADY))
     values = {"name": "s", "datasets": ["pets"], "losses": ["nt_xent"], "search": {"sampler": "steady"}}
     overrides = [f"{key}={json.dumps(value)}" for key, value in changes.items()]
@@ -242,9 +230,7 @@ def search(folder: Path, monkeypatch: pytest.MonkeyPatch, sampler: str, **change
     return icr.search({**wanted, **changes}, output=folder / "runs", quiet=True)
 
 
-def test_a_search_takes_its_points_records_its_text_and_refuses_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_takes_its_points_and_refuses_another_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path, STEADY)
     with without_ray():
         found = search(tmp_path, monkeypatch, "steady")
@@ -268,28 +254,23 @@ def test_a_sampler_that_fails_ends_the_search_after_the_trials_that_run(
     assert list(icr.load("own", output=tmp_path / "runs").trials["state"]) == ["finished", "finished"]
 
 
-def test_a_process_that_knows_no_plugin_summarises_the_search(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_search_is_summarised_without_plugin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: CommandLine
 ) -> None:
     write(tmp_path, STEADY)
     with without_ray():
         search(tmp_path, monkeypatch, "steady")
     forget("my_sampler.py")
     for command in ("status", "summarise"):
-        assert (
-            run_command([command, "own", "--output", str(tmp_path / "runs")]) == 0 and "pets" in capsys.readouterr().out
-        )
+        assert "pets" in cli.shows(command, "own", "--output", tmp_path / "runs")
 
 
 @pytest.mark.proof
-def test_it_is_listed_and_checked_on_the_command_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path, STEADY)
-    for words, code, told in (
-        (["plugins", "--plugin", "my_sampler.py"], 0, "samplers"),
-        (["list", "samplers", "--plugin", "my_sampler.py"], 0, "steady"),
-        (["check-plugin", "my_sampler.py"], 0, "my_sampler.py:5 steady (samplers)"),
+def test_it_is_listed_and_checked_on_the_command_line(here: Path, cli: CommandLine) -> None:
+    write(here, STEADY)
+    for words, told in (
+        (["plugins", "--plugin", "my_sampler.py"], "samplers"),
+        (["list", "samplers", "--plugin", "my_sampler.py"], "steady"),
+        (["check-plugin", "my_sampler.py"], "my_sampler.py:5 steady (samplers)"),
     ):
-        assert run_command(words) == code and told in capsys.readouterr().out
+        assert told in cli.shows(*words)

@@ -1,49 +1,35 @@
 """Settings from elsewhere: which are taken, in which order they are tried, and that a journal keeps them."""
 
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.yaml_files import validate
 from orchestrator.forecast.dry_run import sample_points
 from orchestrator.journal.directory import read_history
-from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.caveats import comparability
 from orchestrator.studies.past_searches import read_prior, start_from_prior
 from orchestrator.studies.study import Studies
-from tests.support.experiments import start
+from tests.support.experiments import begun, make_experiment
 
 PUBLISHED = {"temperature": 0.1, "training.learning_rate": 2e-4}
 
 
 def make(name: str, dataset: str, epochs: int = 1, **search: Any) -> Experiment:
     space = {"space": {"nt_xent": {"temperature": [0.01, 0.4]}}, "training": {"learning_rate": [1e-5, 1e-2]}}
-    values = {
-        "name": name,
-        "datasets": [dataset],
-        "losses": ["nt_xent"],
-        "training": {"epochs": epochs, "learning_rate": 2e-4},
-        "search": {"trials": 12, **space, **search},
-        "resources": {"gpus": 0},
-    }
-    return validate(Experiment, values, name)
+    training, search = {"epochs": epochs, "learning_rate": 2e-4}, {"trials": 12, **space, **search}
+    return make_experiment(name=name, datasets=[dataset], losses=["nt_xent"], training=training, search=search)
 
 
 def search(experiment: Experiment, output: Path, count: int, best: float = 0.05) -> list[Trial]:
-    directory = output / experiment.name
-    directory.mkdir(parents=True, exist_ok=True)
     prior = read_prior(experiment, output)
-    with closing(Ledger(directory / "journal.jsonl")) as ledger:
-        start(ledger, experiment)
+    with begun(output / experiment.name, experiment) as ledger:
         start_from_prior(prior, ledger)
         studies, trials = Studies(experiment, ledger), []
         for _ in range(count):
             trial = studies.next()
-            assert trial is not None
             ledger.report(
                 trial, trial.total_epochs, {"val/rsum": -abs(trial.params["temperature"] - best)}, TrialState.FINISHED
             )
@@ -57,7 +43,7 @@ def best_params(output: Path, name: str) -> dict[str, Any]:
     return dict(max(trials, key=lambda trial: trial.best_value or 0).params)
 
 
-def test_the_best_settings_of_other_datasets_come_right_after_the_published_setting(
+def test_the_best_of_other_datasets_come_right_after_the_published(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, dataset in (("first", "birds"), ("second", "cars"), ("third", "birds"), ("own", "pets")):

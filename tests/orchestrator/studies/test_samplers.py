@@ -9,7 +9,6 @@ import optuna
 import pytest
 
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.journal import JournalError, read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.records import WarmStarted
@@ -18,7 +17,7 @@ from orchestrator.results.analyses import pareto_fronts
 from orchestrator.results.answers import summarise
 from orchestrator.studies.past_searches import read_sources, start_warm
 from orchestrator.studies.study import ShownTrials, Studies
-from tests.support.experiments import start
+from tests.support.experiments import begun, make_experiment, start
 from trainables.errors import ConfigError
 
 EVERY = ["tpe", "cmaes", "gp", "random", "qmc"]
@@ -27,15 +26,8 @@ COUNT = "cocos/i2t_queries_without_gradient"
 
 
 def make(epochs: int = 2, beside: dict[str, Any] | None = None, **search: Any) -> Experiment:
-    values = {
-        "name": "s",
-        "datasets": ["pets"],
-        "losses": ["nt_xent"],
-        "training": {"epochs": epochs, **(beside or {})},
-        "search": {"trials": 12, "space": SPACE, "training": {"learning_rate": "default"}, **search},
-        "resources": {"gpus": 0},
-    }
-    return validate(Experiment, values, "s.yaml")
+    search = {"trials": 12, "space": SPACE, "training": {"learning_rate": "default"}, **search}
+    return make_experiment(losses=["nt_xent"], training={"epochs": epochs, **(beside or {})}, search=search)
 
 
 def value(trial: Trial) -> float:
@@ -91,7 +83,6 @@ def test_another_seed_suggests_something_else(tmp_path: Path, sampler: str) -> N
 def test_trials_without_a_value_are_taken_in(ledger: Ledger, sampler: str, state: TrialState) -> None:
     studies = Studies(make(sampler=sampler), ledger)
     for trial in (studies.next() for _ in range(11)):
-        assert trial is not None
         if state is TrialState.DIVERGED:
             ledger.end(trial, state, "train/loss is nan")
         else:
@@ -166,11 +157,8 @@ def test_several_objectives_and_trials_that_end_otherwise(ledger: Ledger) -> Non
 
 def write_past(output: Path, **search: Any) -> Experiment:
     past = make(trials=8, sampler="random", seed=5, **search)
-    (output / "past").mkdir(parents=True)
-    ledger = Ledger(output / "past" / "journal.jsonl")
-    start(ledger, past)
-    list(run(Studies(past, ledger), ledger, 8))
-    ledger.close()
+    with begun(output / "past", past) as ledger:
+        list(run(Studies(past, ledger), ledger, 8))
     return past
 
 

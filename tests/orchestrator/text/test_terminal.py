@@ -4,7 +4,6 @@ import ast
 import re
 import unicodedata
 from collections.abc import Callable
-from contextlib import closing
 from io import StringIO
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 from rich.live import Live
 
 import orchestrator
-from orchestrator.cli import main
 from orchestrator.commands.data import show_description
 from orchestrator.commands.doctor import show_findings
 from orchestrator.commands.retrieve import show_answers
@@ -22,7 +20,6 @@ from orchestrator.doctor.machine import Check
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
-from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.records import LimitNoted
 from orchestrator.journal.trial import TrialState
 from orchestrator.regression.answers import answers_about_suite as answers_of_suite
@@ -31,8 +28,9 @@ from orchestrator.regression.verdict import CellResult, SuiteResult
 from orchestrator.searches.display import LiveDisplay, PlainDisplay, Progress
 from orchestrator.text.terminal import make_console
 from orchestrator.views.terminal import show
-from tests.support.experiments import add_trial, make_experiment, start
-from tests.support.outputs import OUTPUTS, read_output
+from tests.support.commands import CommandLine
+from tests.support.experiments import add_trial, begun, make_experiment, start
+from tests.support.outputs import OUTPUTS
 from tests.support.records import append
 from tests.support.regression_results import make_suite
 from trainables.dataset_description import Description
@@ -50,13 +48,10 @@ def is_harmless(text: str) -> bool:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """An experiment with the canary in every field that somebody else can write."""
-    found = tmp_path / "tiny"
-    found.mkdir()
     dataset = f"pets{CANARY}"
     experiment = make_experiment(description=CANARY, datasets=[dataset], confirm={"top": 1, "seeds": 2})
-    with closing(Ledger(found / JOURNAL_FILE)) as ledger:
-        versions, options = {"torch": f"2{CANARY}"}, {"data-root": CANARY}
-        start(ledger, experiment, environment={"git_revision": CANARY, "versions": versions}, options=options)
+    environment, options = {"git_revision": CANARY, "versions": {"torch": f"2{CANARY}"}}, {"data-root": CANARY}
+    with begun(tmp_path / "tiny", experiment, environment=environment, options=options) as ledger:
         trial = add_trial(ledger, [30.0], dataset=dataset)
         start(ledger, experiment, environment={"git_revision": "b", "versions": {"torch": "3"}}, options=options)
         add_trial(ledger, [20.0], dataset=dataset, loss="triplet_sh")
@@ -65,7 +60,7 @@ def folder(tmp_path: Path) -> Path:
         append(ledger, "checkpoint_damaged", trial=running.id, damage=CANARY)
         append(ledger, "trial_retried", trial=running.id, error=CANARY)
         assert CANARY in trial.id
-    return found
+    return tmp_path / "tiny"
 
 
 SHOWN_TO_PEOPLE = [
@@ -77,10 +72,8 @@ SHOWN_TO_PEOPLE = [
 
 
 @pytest.mark.parametrize("output", SHOWN_TO_PEOPLE)
-def test_outputs_of_an_experiment_are_harmless(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], output: str
-) -> None:
-    text = read_output(output, folder, monkeypatch, capsys)
+def test_outputs_of_an_experiment_are_harmless(folder: Path, read: Callable[[str, Path], str], output: str) -> None:
+    text = read(output, folder)
     assert "loot" in text
     assert is_harmless(text)
 
@@ -135,10 +128,8 @@ def test_other_commands_are_harmless(view: Callable[[], None], capsys: pytest.Ca
     assert is_harmless(text)
 
 
-def test_a_refusal_is_harmless(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["status", CANARY, "--output", str(tmp_path)])
-    text = capsys.readouterr().err
+def test_a_refusal_is_harmless(tmp_path: Path, cli: CommandLine) -> None:
+    text = cli.refuses("status", CANARY, "--output", tmp_path)
     assert "loot" in text
     assert is_harmless(text)
 
@@ -162,10 +153,6 @@ def test_a_terminal_still_gets_what_draws_on_it(monkeypatch: pytest.MonkeyPatch)
     assert screen.getvalue() == "\x1b[?25l\x1b[31mx\x1b[0m\n"
 
 
-def calls(tree: ast.AST) -> list[ast.Call]:
-    return [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-
-
 ROOM = Path(orchestrator.__file__).parent
 WAY = ROOM / "text" / "terminal.py"
 """The module that alone writes to a terminal."""
@@ -178,7 +165,8 @@ WRITERS = re.compile(r"\b(Console|Live|Progress|print|echo|secho|write)\(")
 def test_there_is_no_other_way_to_the_terminal() -> None:
     sources = {path: path.read_text(encoding="utf-8") for path in {*ROOM.rglob("*.py")} - {WAY}}
     for path, source in sources.items():
-        for call in calls(ast.parse(source)) if WRITERS.search(source) else []:
+        nodes = ast.walk(ast.parse(source)) if WRITERS.search(source) else ()
+        for call in (node for node in nodes if isinstance(node, ast.Call)):
             name = ast.unparse(call.func)
             where = f"{path.relative_to(ROOM)}:{call.lineno}"
             assert name not in ("Console", "typer.echo", "typer.secho", "sys.stdout.write", "sys.stderr.write"), where

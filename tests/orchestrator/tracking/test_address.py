@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.doctor.machine import Check
 from orchestrator.tracking.address import PASSWORD, USERNAME, choose_uri, default_uri, store_command
-from tests.support.commands import what_a_command_says
+from tests.support.commands import CommandLine
 from tests.support.experiments import add_trial, begun
 from trainables.errors import ConfigError
 
@@ -34,10 +34,10 @@ def output(tmp_path: Path) -> Path:
     ids=lambda given: given if isinstance(given, int) else " ".join(given),
 )
 def test_a_server_with_the_default_password_is_refused(
-    output: Path, command: list[str], code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    output: Path, command: list[str], code: int, cli: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orchestrator.doctor.machine.check_gpu", lambda: Check("gpu", "ok", "none"))
-    ended, said, message = what_a_command_says(capsys, [*command, "--output", str(output), "--tracking-uri", OPEN])
+    ended, said, message = cli.run(*command, "--output", output, "--tracking-uri", OPEN)
     assert ended == code
     assert "default password is in use" in said + message and "change it on the server" in said + message
     assert "password1234" not in said + message
@@ -90,7 +90,7 @@ def test_other_addresses_stay_as_they_are(address: str, tmp_path: Path) -> None:
     assert PASSWORD not in os.environ
 
 
-@pytest.mark.usefixtures("no_credentials")
+@pytest.mark.usefixtures("no_credentials", "here")
 @pytest.mark.parametrize(
     ("line", "code"),
     [
@@ -108,11 +108,10 @@ def test_other_addresses_stay_as_they_are(address: str, tmp_path: Path) -> None:
     ],
 )
 def test_a_password_on_a_command_line_is_warned_of_and_not_repeated(
-    line: list[str], code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    line: list[str], code: int, cli: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("orchestrator.doctor.machine.check_gpu", lambda: Check("gpu", "ok", "none"))
-    ended, said, message = what_a_command_says(capsys, line)
+    ended, said, message = cli.run(*line)
     assert "CANARY" not in said + message
     assert "other users can read a password on a command line" in message
     assert ended == code

@@ -19,13 +19,13 @@ from orchestrator.tracking.registry import fetch_champion
 from orchestrator.tracking.store import Store
 from orchestrator.tracking.tracker import Tracker
 from orchestrator.winners.winners import CARD, CHAMPIONS, MODEL, Champion
-from tests.support.commands import run_command, what_a_command_says
+from tests.support.commands import CommandLine
 from tests.support.experiments import add_trial, begun, make_experiment
 from tests.support.records import append
 
 
 @pytest.fixture
-def runs(tmp_path: Path, store_template: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def runs(tmp_path: Path, store_template: Path, monkeypatch: pytest.MonkeyPatch, cli: CommandLine) -> Path:
     """An output folder with two experiments in its database, whose shared champion is registered."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
 
@@ -47,19 +47,14 @@ def runs(tmp_path: Path, store_template: Path, monkeypatch: pytest.MonkeyPatch) 
     (packed / MODEL / "vocabulary.json").write_text("[]")
     card = Champion("pets", "tiny", trial.id, False, "val/rsum", 20.0, "d1")
     (packed / CARD).write_text(json.dumps(asdict(card)))
-    run("sync", "--output", str(output))
+    cli.shows("sync", "--output", output)
     # What is no concern of the store: files that a real search writes.
-    run("doctor", "tiny", "--output", str(output), "--repair", code=1)
+    cli.refuses("doctor", "tiny", "--output", output, "--repair", code=1)
     return output
 
 
-def run(*arguments: str, code: int = 0) -> None:
-    assert run_command(arguments) == code
-
-
-def tracking(output: Path, capsys: pytest.CaptureFixture[str], *more: str) -> list[dict[str, str]]:
-    capsys.readouterr()
-    _, said, _ = what_a_command_says(capsys, ["doctor", "tiny", "--output", str(output), "--json", *more])
+def tracking(output: Path, cli: CommandLine, *more: str) -> list[dict[str, str]]:
+    _, said, _ = cli.run("doctor", "tiny", "--output", output, "--json", *more)
     return [found for found in json.loads(said) if found["check"] == "tracking"]
 
 
@@ -70,33 +65,32 @@ def content(output: Path) -> str:
 
 @pytest.mark.parametrize("take", [Path.rename, shutil.copytree])
 def test_a_database_from_elsewhere_is_left_alone_and_sync_makes_a_new_one(
-    runs: Path, store_template: Path, take: Callable[[Path, Path], Path], capsys: pytest.CaptureFixture[str]
+    runs: Path, store_template: Path, take: Callable[[Path, Path], Path], cli: CommandLine
 ) -> None:
-    assert tracking(runs, capsys) == []
+    assert tracking(runs, cli) == []
     before = content(runs)
     there = runs.with_name("there")
     take(runs, there)
     reason = f"{there / 'mlflow.db'}: keeps its files in {runs}, from where its folder was moved or copied"
     remedy = f"rename mlflow.db and make it again: `orchestrator sync --output {there}`"
-    (finding,) = tracking(there, capsys)
+    (finding,) = tracking(there, cli)
     assert (finding["state"], finding["found"]) == ("fail", reason) and remedy in finding["way_out"]
-    run("doctor", "--output", str(there), code=1)
-    said = " ".join(capsys.readouterr().out.split())
-    assert reason in said and remedy in said
+    code, said, _ = cli.run("doctor", "--output", there)
+    said = " ".join(said.split())
+    assert code == 1 and reason in said and remedy in said
     # The files of the original of a copy are still there to be read.
     reading = [["retrieve", "a dog", "--dataset", "pets"]] if take is Path.rename else []
     for command in (["sync"], ["sync", "tiny"], *reading):
-        run(*command, "--output", str(there), code=2)
-        assert reason in capsys.readouterr().err
-    assert tracking(there, capsys, "--repair")[0]["state"] == "fail"
+        assert reason in cli.refuses(*command, "--output", there)
+    assert tracking(there, cli, "--repair")[0]["state"] == "fail"
     assert content(there) == before and runs.exists() == (take is shutil.copytree)
 
     # Another folder again, because MLflow keeps the renamed database open in this process.
     mended = shutil.copytree(there, runs.with_name("mended"))
     (mended / "mlflow.db").rename(mended / "former.db")
     shutil.copy(store_template, mended / "mlflow.db")
-    run("sync", "--output", str(mended))
-    assert tracking(mended, capsys) == [] and content(there) == before
+    cli.shows("sync", "--output", mended)
+    assert tracking(mended, cli) == [] and content(there) == before
     folder, found = fetch_champion(default_uri(mended), "pets", mended / "fetched")
     assert (found.version, (folder / "vocabulary.json").read_text()) == (1, "[]")
     if runs.exists():
@@ -122,22 +116,21 @@ def test_a_search_in_a_moved_folder_goes_on_and_says_what_mlflow_misses(runs: Pa
     assert content(there) == before and not runs.exists()
 
 
-def test_what_looks_like_a_move_and_is_none(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_looks_like_a_move_and_is_none(runs: Path, cli: CommandLine) -> None:
     link = runs.with_name("link")
     link.symlink_to(runs)
-    assert tracking(link, capsys) == [], "another way to the same folder"
+    assert tracking(link, cli) == [], "another way to the same folder"
     there = runs.with_name("there")
     there.mkdir()
     shutil.copy(runs / "mlflow.db", there / "mlflow.db")
     shutil.copytree(runs / "tiny", there / "tiny")
-    run("sync", "tiny", "--output", str(there))
+    cli.shows("sync", "tiny", "--output", there)
     assert fetch_champion(default_uri(there), "pets", there / "fetched")[1].version == 1, "files that stayed behind"
     broken = runs.with_name("broken")
     shutil.copytree(runs, broken)
     (broken / "mlflow.db").write_bytes(b"no database" * 100)
-    capsys.readouterr()
-    run("retrieve", "a dog", "--dataset", "pets", "--output", str(broken), code=2)
-    assert "icr-pets cannot be fetched: (sqlite3.DatabaseError) file is not a database" in capsys.readouterr().err
+    said = cli.refuses("retrieve", "a dog", "--dataset", "pets", "--output", broken)
+    assert "icr-pets cannot be fetched: (sqlite3.DatabaseError) file is not a database" in said
 
 
 def test_a_database_elsewhere_is_used_again_before_the_first_file_is_there(runs: Path, tmp_path: Path) -> None:
@@ -153,12 +146,11 @@ def test_a_database_elsewhere_is_used_again_before_the_first_file_is_there(runs:
         Store(uri, runs, "new")
 
 
-def test_a_deleted_experiment_comes_back_when_it_is_named(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_deleted_experiment_comes_back_when_it_is_named(runs: Path, cli: CommandLine) -> None:
     client = MlflowClient(tracking_uri=default_uri(runs))
 
     def delete() -> str:
         found = client.get_experiment_by_name("tiny")
-        assert found is not None
         client.delete_experiment(found.experiment_id)
         return str(found.experiment_id)
 
@@ -167,18 +159,17 @@ def test_a_deleted_experiment_comes_back_when_it_is_named(runs: Path, capsys: py
     connect = Mock(wraps=connection.connect)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(connection, "connect", connect)
-        run("sync", "--output", str(runs))
+        _, out, err = cli.run("sync", "--output", runs)
     assert connect.call_count == 2, "an experiment is not asked for again that stays deleted"
-    said = capsys.readouterr()
-    assert "warning: the experiment tiny was deleted in MLflow's pages: `orchestrator sync tiny" in said.err
-    assert "more: 1 runs agree" in said.out and "tiny: 1 runs agree" not in said.out
-    (finding,) = tracking(runs, capsys)
+    assert "warning: the experiment tiny was deleted in MLflow's pages: `orchestrator sync tiny" in err
+    assert "more: 1 runs agree" in out and "tiny: 1 runs agree" not in out
+    (finding,) = tracking(runs, cli)
     assert "the experiment tiny was deleted in MLflow's pages" in finding["found"]
     assert "--repair brings it back" in finding["way_out"]
-    run("sync", "tiny", "--output", str(runs))
+    cli.shows("sync", "tiny", "--output", runs)
     assert client.get_experiment(number).lifecycle_stage == "active"
-    assert tracking(runs, capsys) == []
+    assert tracking(runs, cli) == []
     delete()
-    (finding,) = tracking(runs, capsys, "--repair")
+    (finding,) = tracking(runs, cli, "--repair")
     assert (finding["state"], finding["way_out"]) == ("warn", "repaired: delivered")
     assert len(client.search_runs([number])) == 2, "a study and its trial, once"

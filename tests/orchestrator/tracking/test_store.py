@@ -2,7 +2,6 @@
 
 import random
 from collections import defaultdict
-from contextlib import closing
 from itertools import chain
 from pathlib import Path
 from statistics import fmean
@@ -15,10 +14,9 @@ from mlflow.entities import Metric, Param, RunTag
 from mlflow.utils.validation import MAX_ENTITIES_PER_BATCH
 
 from orchestrator.journal.history import History
-from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.tracking.store import CurvePoint, StudyCurves, find_or_make, send
-from tests.support.experiments import make_experiment, start
+from tests.support.experiments import begun, make_experiment
 
 
 class Requests:
@@ -73,9 +71,7 @@ def test_no_request_is_too_long_no_step_is_torn_and_tags_come_last(width: int, s
         ("databricks://profile", False),
     ],
 )
-def test_artifacts_of_a_database_lie_in_the_output_folder_and_a_server_chooses(
-    tmp_path: Path, uri: str, is_ours: bool
-) -> None:
+def test_artifacts_of_a_database_are_in_the_output_folder(tmp_path: Path, uri: str, is_ours: bool) -> None:
     client = Mock(**{"get_experiment_by_name.return_value": None, "create_experiment.return_value": "7"})
     assert find_or_make(client, "tiny", uri, tmp_path) == "7"
     folder = tmp_path / "artifacts" / "tiny"
@@ -108,8 +104,7 @@ def test_a_curve_that_grew_is_the_curve_of_all_trials(tmp_path: Path, seed: int)
     live: list[Trial] = []
     firsts: list[str] = []
     grown: dict[str, Curve] = defaultdict(list)
-    with closing(Ledger(tmp_path / "journal.jsonl")) as ledger:
-        start(ledger, experiment)
+    with begun(tmp_path, experiment) as ledger:
         for number in range(30):
             cell = experiment.cells()[number % 2]
             params = {name: 0.1 for name in cell.space.bounds()}

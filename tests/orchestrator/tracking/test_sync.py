@@ -1,7 +1,6 @@
 """``sync``: one delivery at a time to a store and experiment, and runs of former times that went astray are mended."""
 
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -22,9 +21,10 @@ from orchestrator.tracking.description import NOTE, note_of
 from orchestrator.tracking.store import Store
 from orchestrator.tracking.sync import deliver, find_differences
 from orchestrator.tracking.tracker import Tracker
-from tests.support.commands import what_a_command_says
+from tests.support.commands import CommandLine
 from tests.support.experiments import add_repeat, add_trial, begun, open_test
 from tests.support.records import append
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -65,42 +65,37 @@ def test_a_second_delivery_waits_for_the_first(
 
 
 def test_beside_the_delivery_of_a_running_search_nothing_is_sent(
-    directory: Path, output: Path, uri: str, client: MlflowClient, capsys: pytest.CaptureFixture[str]
+    directory: Path, output: Path, uri: str, client: MlflowClient, cli: CommandLine
 ) -> None:
     with hold(directory), take_turn(uri, output, "tiny"):
-        code, said, _ = what_a_command_says(capsys, ["sync", "tiny", "--output", str(output)])
-    assert code == 0
+        said = cli.shows("sync", "tiny", "--output", output)
     assert "tiny: its search is running and delivers to this store itself" in said
     assert all_runs(client) == []
 
 
-def test_one_store_is_one_however_its_address_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_one_store_is_one_however_its_address_is_written(here: Path) -> None:
     for uri, again in (
-        (default_uri(tmp_path), "sqlite:///mlflow.db"),
+        (default_uri(here), "sqlite:///mlflow.db"),
         ("https://me:secret@mlflow.example", "https://me:other@mlflow.example/"),
     ):
-        with take_turn(uri, tmp_path, "tiny"):
+        with take_turn(uri, here, "tiny"):
             with pytest.raises(DeliveryBusyError):
-                take_turn(again, tmp_path, "tiny")
-            take_turn(again, tmp_path, "other").close()
+                take_turn(again, here, "tiny")
+            take_turn(again, here, "other").close()
 
 
-def test_a_tracker_waits_for_a_delivery_and_says_so(
-    directory: Path, output: Path, uri: str, client: MlflowClient
-) -> None:
+def test_a_tracker_that_waits_says_so(directory: Path, output: Path, uri: str, client: MlflowClient) -> None:
     tracker = Tracker(uri, output, "tiny", directory / "journal.jsonl")
     with take_turn(uri, output, "tiny"):
         tracker.start()
-        while tracker.problem is None:
-            time.sleep(0.01)
+        wait_until(lambda: tracker.problem)
         tracker.close(0.0)
         assert "another process delivers tiny to this store" in str(tracker.problem)
     assert all_runs(client) == []
 
 
 def test_runs_that_were_made_twice_are_merged_below_one_study(
-    output: Path, uri: str, history: History, client: MlflowClient, capsys: pytest.CaptureFixture[str]
+    output: Path, uri: str, history: History, client: MlflowClient, cli: CommandLine
 ) -> None:
     # As deliveries at the same time did before there was a lock: each reads first, then each sends.
     stores = [Store(uri, output, "tiny") for _ in range(3)]
@@ -110,7 +105,7 @@ def test_runs_that_were_made_twice_are_merged_below_one_study(
     assert len(all_runs(client)) == 3 * once
     # And as the mending of former versions left them: below a study that is in the trash.
     client.delete_run(all_runs(client, "tags.kind = 'study'")[0].info.run_id)
-    _, said, _ = what_a_command_says(capsys, ["sync", "tiny", "--output", str(output)])
+    said = cli.shows("sync", "tiny", "--output", output)
     assert f"{2 * once - 1} runs that were there twice are in MLflow's trash now" in said
     assert find_differences(uri, output, "tiny", history) == []
     (study,) = all_runs(client, "tags.kind = 'study'")
@@ -157,12 +152,8 @@ def test_a_run_below_another_study_is_a_difference(
         ("postgresql+nosuch://me@host/db", "Can't load plugin: sqlalchemy.dialects:postgresql.nosuch"),
     ],
 )
-def test_a_store_whose_driver_is_missing_is_refused(
-    directory: Path, address: str, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = ["sync", "tiny", "--output", str(directory.parent), "--tracking-uri", address]
-    code, _, said = what_a_command_says(capsys, arguments)
-    assert code == 2 and message in said and "Traceback" not in said
+def test_a_store_without_its_driver_is_refused(directory: Path, address: str, message: str, cli: CommandLine) -> None:
+    assert message in cli.refuses("sync", "tiny", "--output", directory.parent, "--tracking-uri", address)
 
 
 def test_a_database_whose_creation_was_interrupted_is_made_anew(

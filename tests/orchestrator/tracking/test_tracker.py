@@ -9,8 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from orchestrator.winners.winners import ranks_file, weights_file
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.records import append
 from tests.support.stored_runs import assert_store_agrees, stored
+from tests.support.waiting import has_ended, wait_until
 
 
 @contextmanager
@@ -60,6 +60,8 @@ def test_a_search_is_in_the_store_with_all_that_people_compare(output: Path) -> 
     assert (run.data.params["temperature"], run.data.params["training.epochs"]) == ("0.1", "6")
     expected = {"dataset": "pets", "model": "vsepp", "loss": "nt_xent", "seed": "0", "data_digest": "d1"}
     expected |= {"git_revision": "abc", "version.torch": "2", "state": "finished", "winner": "true"}
+    expected |= {"protocol": "full", "stage": "search"}
+    assert run.inputs.dataset_inputs[0].dataset.name == "pets"
     assert run.data.tags.items() >= expected.items()
     assert steps["test/rsum", 2, 2.5] == 1
     parent = stored(output)[winner.study][0]
@@ -89,9 +91,7 @@ def best_shown(output: Path, trial: str) -> tuple[float, float]:
     return metrics["at_best/rsum"], metrics["at_best/epoch"]
 
 
-def test_the_run_of_a_study_has_the_best_so_far_after_each_trial_and_that_of_a_candidate_the_means(
-    output: Path,
-) -> None:
+def test_the_run_of_a_study_has_the_best_so_far_and_that_of_a_candidate_the_means(output: Path) -> None:
     with session(output, outcome=None) as ledger:
         first = add_trial(ledger, [1.0, 3.0])
         add_trial(ledger, [9.0], state=TrialState.STOPPED_EARLY)
@@ -152,9 +152,7 @@ class Flaky:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_store_that_fails_now_and_then_has_everything_once_in_the_end(
-    output: Path, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
+def test_a_store_that_fails_at_times_ends_up_complete(output: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     monkeypatch.setattr(tracker_module, "PAUSE", 0.01)
     monkeypatch.setattr(tracker_module, "LONGEST_PAUSE", 0.02)
     connect, draw = connection.connect, random.Random(seed)
@@ -172,7 +170,6 @@ def test_a_store_that_never_answers_is_said_and_nothing_waits_for_it(output: Pat
     tracker.start()
     wait_until(lambda: tracker.problem is not None)
     tracker.close(1)
-    assert tracker.problem is not None
     assert "1 run not delivered to MLflow" in tracker.problem
     assert "\n" not in tracker.problem
 
@@ -237,19 +234,11 @@ def test_a_trial_that_goes_on_has_its_run_while_it_trains(
         assert stored(output)[trial.id][0].info.status == "RUNNING"
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 300
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_what_strangers_wrote_stays_text(output: Path, client: MlflowClient) -> None:
     with session(output, description="*bold* <script>x</script> & \x07") as ledger:
         trial = add_trial(ledger, [1.0], state=TrialState.FAILED, error="\x1b[31m <b>no</b>\x00")
     assert stored(output)[trial.id][0].data.tags["error"] == "\\x1b[31m <b>no</b>\\x00"
     experiment = client.get_experiment_by_name("tiny")
-    assert experiment is not None
     tags = experiment.tags
     assert tags["mlflow.note.content"] == "\\*bold\\* &lt;script&gt;x&lt;/script&gt; &amp; \\\\x07"
     view = json.loads(tags["mlflow.sharedViewState.leaderboard"])
@@ -288,7 +277,6 @@ def tracking(output: Path) -> TrackingProcess:
 
 def begin(tracking: TrackingProcess) -> psutil.Process:
     tracking.start()
-    assert tracking._process is not None
     return psutil.Process(tracking._process.pid)
 
 
@@ -299,9 +287,7 @@ def ignored(process: psutil.Process) -> int:
 
 
 @pytest.mark.proof
-def test_what_happened_before_and_meanwhile_is_in_the_store_at_the_end(
-    output: Path, tracking: TrackingProcess, ledger: Ledger
-) -> None:
+def test_what_was_before_and_meanwhile_is_in_the_store(output: Path, tracking: TrackingProcess, ledger: Ledger) -> None:
     add_trial(ledger, [1.0, 2.0])
     process = begin(tracking)
     add_trial(ledger, [3.0])
@@ -330,7 +316,6 @@ def test_a_process_that_was_killed_is_replaced_while_the_search_goes_on_and_at_i
     add_trial(ledger, [3.0])
     append(ledger, "experiment_ended", outcome="finished")
     tracking._is_closing.set()
-    assert tracking._process is not None
     tracking._process.kill()
     tracking._process.wait(120)
     tracking.close(300)
@@ -383,19 +368,11 @@ def test_a_search_that_is_killed_takes_the_process_along(output: Path, ledger: L
         server.settimeout(300)
         command = [sys.executable, "-c", SEARCH, str(output), f"http://127.0.0.1:{server.getsockname()[1]}"]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as search:
-            assert search.stdout is not None
             number = int(search.stdout.readline())
             if is_delivering:
                 asked.enter_context(server.accept()[0])
             search.kill()
         wait_until(lambda: has_ended(number))
-
-
-def has_ended(number: int) -> bool:
-    try:
-        return psutil.Process(number).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 @pytest.mark.proof
@@ -437,9 +414,7 @@ def test_a_damaged_journal_is_said(output: Path, ledger: Ledger) -> None:
 
 
 @pytest.mark.proof
-def test_without_mlflow_nothing_is_sent_and_what_is_missing_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_mlflow_nothing_is_sent_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracker_module, "is_installed", lambda extra: extra != "tracking")
     tracking = TrackingProcess(default_uri(tmp_path), tmp_path, "tiny", tmp_path / "journal.jsonl")
     tracking.start()

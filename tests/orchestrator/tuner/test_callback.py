@@ -203,9 +203,7 @@ def test_ray_itself_still_takes_want_of_memory_for_the_end() -> None:
         Watched().fail(OutOfMemoryError(KILLED_WORKERS))
 
 
-def test_places_leave_no_file_behind_where_a_search_was_killed_or_the_disk_is_full(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_places_leave_no_file_after_a_kill_or_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / f".{PLACES_FILE}").write_text("half of what a killed search wro")
     write_places(tmp_path, {"a": Place("here", 7)})
     assert read_places(tmp_path) == {"a": Place("here", 7)} and [*tmp_path.glob(".*")] == []

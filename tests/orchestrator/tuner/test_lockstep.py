@@ -59,16 +59,6 @@ def table() -> Iterator[Callable[..., Table]]:
         yield lambda workload=FakeWorkload(), patience=60.0, members="": Table(workload, patience, pool, members)
 
 
-def test_all_members_train_together(table: Callable[..., Table]) -> None:
-    made = table()
-    for name in "abc":
-        assert made.start(name, config(), None) is None
-    assert made.rounds.members() == 3
-    assert made.epochs("a", "b", "c") == [1, 1, 1]
-    assert made.epochs("c", "b", "a") == [2, 2, 2]
-    assert [sorted(each) for each in made.together.rounds] == [["a", "b", "c"]] * 2
-
-
 def test_one_that_leaves_makes_room_for_the_next_and_stops_nobody(table: Callable[..., Table]) -> None:
     made = table(members="ab")
     made.epochs("a", "b")

@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import ray
 from orchestrator.machines.cluster import ClusterError
 from orchestrator.tuner import runtime
 from orchestrator.tuner.runtime import CORE, LEAVING, JoinedRay, OwnRay, ray_runtime, run_watched
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -31,16 +31,12 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def processes(tmp_path: Path) -> Iterator[dict[str, psutil.Process]]:
     """Processes with the names of Ray's, the raylet with a worker."""
     shell = shutil.which("sh")
-    assert shell is not None
     started = []
     for name in (*CORE, "monitor"):
         (tmp_path / name).symlink_to(shell)
         started.append(subprocess.Popen([tmp_path / name, "-c", "sleep 3600 & wait"]))
     found = {process.args[0].name: psutil.Process(process.pid) for process in started}
-    deadline = time.monotonic() + 300
-    while any(process.name() != name or not process.children() for name, process in found.items()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: all(process.name() == name and process.children() for name, process in found.items()))
     family = [one for process in found.values() for one in (process, *process.children())]
     yield found
     for process in family:
@@ -68,7 +64,7 @@ def test_what_the_work_raises_is_raised(processes: dict[str, psutil.Process]) ->
 
 @pytest.mark.proof
 @pytest.mark.parametrize("name", CORE)
-def test_work_that_waits_for_a_dead_ray_is_left_behind_and_nothing_of_ray_stays(
+def test_work_that_waits_for_a_dead_ray_is_left_and_no_ray_stays(
     processes: dict[str, psutil.Process], name: str
 ) -> None:
     own, abandoned = OwnRay(list(processes.values())), threading.Event()
@@ -118,10 +114,7 @@ def test_the_workers_are_not_noted_at_every_look(
 
 
 def assert_all_end(processes: list[psutil.Process]) -> None:
-    deadline = time.monotonic() + 300
-    while any(runtime.is_alive(process) for process in processes):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: not any(map(runtime.is_alive, processes)))
 
 
 @pytest.mark.proof
@@ -164,14 +157,6 @@ def head() -> Iterator[socket.socket]:
         yield listening
 
 
-def wait_until_lost(joined: JoinedRay) -> list[str]:
-    deadline = time.monotonic() + 300
-    while not (found := joined.lost()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    return found
-
-
 @pytest.mark.proof
 def test_a_head_that_ends_is_noticed_at_once_and_stays_lost(head: socket.socket) -> None:
     address = f"127.0.0.1:{head.getsockname()[1]}"
@@ -182,15 +167,14 @@ def test_a_head_that_ends_is_noticed_at_once_and_stays_lost(head: socket.socket)
     assert joined.lost() == []
     head.close()
     connection.close()
-    assert wait_until_lost(joined) == [f"its head at {address} has ended"]
+    wait_until(joined.lost)
+    assert joined.lost() == [f"its head at {address} has ended"]
     with socket.create_server(("127.0.0.1", int(address.rpartition(":")[2]))):
         assert joined.lost() == [f"its head at {address} has ended"], "what is started again is another cluster"
 
 
 @pytest.mark.parametrize("lost", [["its head has ended"], []])
-def test_ray_is_left_without_waiting_for_a_head_that_is_gone(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lost: list[str]
-) -> None:
+def test_ray_is_left_at_once_without_a_head(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lost: list[str]) -> None:
     waited: queue.Queue[bool] = queue.Queue()
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(runtime, "_join", lambda address: None)
@@ -227,8 +211,7 @@ def test_a_connection_that_a_living_head_closes_is_no_end(head: socket.socket) -
     for _ in range(3):
         assert joined.lost() == []
         head.accept()[0].close()
-        while not joined._is_closed():
-            time.sleep(0.01)
+        wait_until(joined._is_closed)
     # It connects once more, and then finds that connection open.
     assert [joined.lost() for _ in range(2)] == [[], []]
 

@@ -13,7 +13,6 @@ def axis_of(*cells: Quantity, unit: str = "test/rsum") -> PageColumn | None:
 
 def test_marks_and_ticks_of_an_axis_share_one_scale() -> None:
     axis = axis_of(Quantity(197.8, 2.2, 190.0, 202.8), Quantity(81.0, 1.2, 74.8, 87.6))
-    assert axis is not None
     (first_left, first_width, first), (left, width, place) = (mark for mark in axis.marks if mark is not None)
     per_unit = (first - place) / (197.8 - 81.0)
     assert (left, width) == pytest.approx((place - 6.2 * per_unit, 12.8 * per_unit), abs=0.02)
@@ -33,7 +32,6 @@ def test_marks_and_ticks_of_an_axis_share_one_scale() -> None:
 )
 def test_ticks_are_round_and_differ(values: tuple[float, float], texts: list[str]) -> None:
     axis = axis_of(*map(Quantity, values))
-    assert axis is not None
     assert [text for _, text in axis.ticks] == texts
 
 

@@ -85,7 +85,7 @@ texts = st.text(max_size=20)
 def hostile(test):
     for text in HOSTILE:
         test = example(text)(test)
-    return settings(deadline=None, max_examples=60)(given(texts)(test))
+    return settings(max_examples=60)(given(texts)(test))
 
 
 def answer_of(text):
@@ -277,7 +277,6 @@ def test_no_text_breaks_the_terminal(text):
 
 
 @given(texts)
-@settings(deadline=None)
 def test_hyper_parameters_and_datasets_are_escaped_too(text):
     rows = [row(dataset=f"d{text}", model=f"m{text}", parameters={f"p{text}": text}, verdict=text)]
     chosen = layout_table(RETRIEVAL_LAYOUT, rows)

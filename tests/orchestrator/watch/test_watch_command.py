@@ -5,18 +5,16 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import psutil
 import pytest
 
-from orchestrator.cli import main
-from orchestrator.journal.ledger import Ledger
-from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.commands import CommandLine
+from tests.support.experiments import add_trial, begun
+from tests.support.waiting import has_ended, wait_until
 
 pytestmark = pytest.mark.proof
 
@@ -34,9 +32,7 @@ print("found", flush=True)
 
 @pytest.fixture
 def output(tmp_path: Path) -> Path:
-    (tmp_path / "tiny").mkdir()
-    with closing(Ledger(tmp_path / "tiny" / "journal.jsonl")) as ledger:
-        start(ledger, make_experiment())
+    with begun(tmp_path / "tiny") as ledger:
         add_trial(ledger, [30.0])
     return tmp_path
 
@@ -54,12 +50,7 @@ def output(tmp_path: Path) -> Path:
     ],
 )
 def test_refusals_are_one_sentence(
-    output: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: list[str],
-    token: str | None,
-    said: str,
+    output: Path, cli: CommandLine, monkeypatch: pytest.MonkeyPatch, arguments: list[str], token: str | None, said: str
 ) -> None:
     monkeypatch.delenv("ORCHESTRATOR_WATCH_TOKEN", raising=False)
     if token is not None:
@@ -70,12 +61,9 @@ def test_refusals_are_one_sentence(
         taken = other.getsockname()[1]
         port = [] if "--port" in arguments else ["--port", "0"]
         filled = [argument.format(taken=taken) for argument in arguments]
-        with pytest.raises(SystemExit) as ended:
-            main(["watch", "--output", str(output), *port, *filled])
-    printed = capsys.readouterr()
-    assert (ended.value.code, printed.out) == (2, "")
-    assert said.format(taken=taken) in printed.err
-    assert len(printed.err.strip().splitlines()) == 1
+        code, out, err = cli.run("watch", "--output", output, *port, *filled)
+    assert (code, out, len(err.strip().splitlines())) == (2, "", 1)
+    assert said.format(taken=taken) in err
 
 
 @pytest.fixture
@@ -89,7 +77,6 @@ def test_the_address_is_true_and_a_signal_ends_it(output: Path, environment: dic
     before = sorted(output.rglob("*"))
     command = [*COMMAND, "watch", "tiny", "--output", str(output), "--port", "0"]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as started:
-        assert started.stdout is not None
         address = started.stdout.readline().split()[2]
         assert address.endswith("/e/tiny/")
         with urllib.request.urlopen(address, timeout=60) as page:
@@ -115,7 +102,6 @@ def beside(output: Path, environment: dict[str, str]) -> Iterator[subprocess.Pop
 
 
 def test_a_page_beside_a_search_ends_with_the_search_however_that_ends(beside: subprocess.Popen[str]) -> None:
-    assert beside.stdout is not None and beside.stderr is not None
     assert beside.stdout.readline() == "searching\n"
     address = beside.stderr.readline().removeprefix("live page: ").strip()
     assert address.startswith("http://127.0.0.1:") and address.endswith("/e/tiny/")
@@ -129,24 +115,13 @@ def test_a_page_beside_a_search_ends_with_the_search_however_that_ends(beside: s
 
 
 def test_a_page_that_dies_leaves_the_search_alone(beside: subprocess.Popen[str]) -> None:
-    assert beside.stdout is not None and beside.stderr is not None
     assert beside.stdout.readline() == "searching\n"
     beside.stderr.readline()
     children = psutil.Process(beside.pid).children(recursive=True)
     for child in children:
         child.kill()
-    deadline = time.monotonic() + 300
-    while any(is_alive(child) for child in children):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    # The search does not wait for its page, so that a page that is dead stays a zombie.
+    wait_until(lambda: all(has_ended(child.pid) for child in children))
     # All that could end it has ended: it goes on to its own end.
     assert beside.communicate("go on\n")[0] == "found\n"
     assert beside.returncode == 0
-
-
-def is_alive(process: psutil.Process) -> bool:
-    """Say whether a process runs; the search does not wait for its page, so that a page that is dead stays a zombie."""
-    try:
-        return process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False

@@ -2,16 +2,14 @@
 
 import socket
 import threading
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from orchestrator.journal.ledger import Ledger
 from orchestrator.watch import experiments, server
 from orchestrator.watch.app import Server
 from orchestrator.watch.experiments import Experiments
-from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.experiments import add_trial, begun, make_experiment
 from tests.support.live_pages import served
 
 pytestmark = pytest.mark.proof
@@ -61,9 +59,7 @@ def test_a_connection_too_many_is_closed_and_room_used_again(tmp_path: Path, mon
 
 def test_the_start_page_reads_journals_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(8):
-        (tmp_path / f"search{number}").mkdir()
-        with closing(Ledger(tmp_path / f"search{number}" / "journal.jsonl")) as ledger:
-            start(ledger, make_experiment(name=f"search{number}"))
+        with begun(tmp_path / f"search{number}", make_experiment(name=f"search{number}")) as ledger:
             add_trial(ledger, [3.0])
     may_read, watched = threading.Event(), Experiments(tmp_path)
     slow = {one.name for one in watched.all()[3:]}

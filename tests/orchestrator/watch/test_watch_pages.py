@@ -4,7 +4,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from orchestrator.journal.lock import hold
 from orchestrator.journal.trial import TrialState
 from orchestrator.report.page import build_page
 from orchestrator.report.render import render_page
-from tests.support.experiments import add_trial, confirm_two_losses, make_experiment, start
+from tests.support.experiments import add_trial, begun, confirm_two_losses, make_experiment
 from tests.support.histories import search
 from tests.support.live_pages import Served, served
 from tests.support.records import append
@@ -24,11 +24,8 @@ from tests.support.records import append
 pytestmark = pytest.mark.proof
 
 
-def begin(output: Path, name: str = "tiny") -> Ledger:
-    (output / name).mkdir(exist_ok=True)
-    ledger = Ledger(output / name / "journal.jsonl")
-    start(ledger, make_experiment(name=name))
-    return ledger
+def begin(output: Path, name: str = "tiny") -> AbstractContextManager[Ledger]:
+    return begun(output / name, make_experiment(name=name))
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +33,7 @@ def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server of an experiment to which nothing happens."""
     folder = tmp_path_factory.mktemp("quiet")
     (folder / "secret.txt").write_text("secret")
-    with closing(begin(folder)) as ledger, served(folder) as server:
+    with begin(folder) as ledger, served(folder) as server:
         add_trial(ledger, [30.0])
         yield server
 
@@ -47,20 +44,20 @@ def until(events: Any, wanted: Callable[[Any], bool]) -> Any:
 
 
 def test_the_start_page_lists_what_is_there_and_what_comes(tmp_path: Path) -> None:
-    with closing(begin(tmp_path, "first")) as ledger, served(tmp_path) as server:
+    with begin(tmp_path, "first") as ledger, served(tmp_path) as server:
         add_trial(ledger, [30.0, 40.0])
         page = server.ask("/").text
         assert '<a href="/e/first/">first</a>' in page
         assert page.count("rsum: sum of six recalls, 0–600") == 1
         assert "NT-Xent (τ = 0.1) has the best val rsum of its search, 40.0 in one training." in page
         assert "/e/second/" not in page
-        with server.events("/events") as events, closing(begin(tmp_path, "second")):
+        with server.events("/events") as events, begin(tmp_path, "second"):
             until(events, lambda value: "second" in value["version"])
             assert "/e/second/" in server.ask("/changes").json()["html"]
 
 
 def test_the_card_of_a_confirmed_experiment_shows_its_verdict_and_its_value_on_test(tmp_path: Path) -> None:
-    with closing(begin(tmp_path)) as ledger, served(tmp_path) as server:
+    with begin(tmp_path) as ledger, served(tmp_path) as server:
         repeats = confirm_two_losses(ledger)
         assert "NT-Xent (τ = 0.1) has the best val rsum of its search, 50.0" in server.ask("/").text
         for number, trial in enumerate(repeats):
@@ -73,7 +70,8 @@ def test_the_card_of_a_confirmed_experiment_shows_its_verdict_and_its_value_on_t
 
 def test_only_the_experiments_that_were_named_are_shown(tmp_path: Path) -> None:
     for name in ("mine", "other"):
-        begin(tmp_path, name).close()
+        with begin(tmp_path, name):
+            pass
     with served(tmp_path, tmp_path / "mine") as server:
         assert "/e/other/" not in server.ask("/").text
         assert server.ask("/e/other/").status == 404
@@ -81,7 +79,7 @@ def test_only_the_experiments_that_were_named_are_shown(tmp_path: Path) -> None:
 
 
 def test_a_page_shows_what_runs_what_failed_and_how_far_it_is(tmp_path: Path) -> None:
-    with closing(begin(tmp_path)) as ledger, hold(tmp_path / "tiny"), served(tmp_path) as server:
+    with begin(tmp_path) as ledger, hold(tmp_path / "tiny"), served(tmp_path) as server:
         failed = add_trial(ledger, [20.0], state=TrialState.FAILED, error="CUDA <b>out</b> of memory")
         keep_error(tmp_path / "tiny", failed.id, 1, "Traceback: in <module>\x1b[31m")
         runs = add_trial(ledger, [30.0, 35.0], state=TrialState.RUNNING)
@@ -114,7 +112,7 @@ def test_what_is_not_there_is_not_found(quiet: Served, path: str) -> None:
 
 
 def test_changes_hold_the_rows_that_changed_and_no_others(tmp_path: Path) -> None:
-    with closing(begin(tmp_path)) as ledger, served(tmp_path) as server:
+    with begin(tmp_path) as ledger, served(tmp_path) as server:
         first = add_trial(ledger, [30.0])
         all_rows = server.ask("/e/tiny/changes?since=0").json()
         assert [row["id"] for row in all_rows["rows"]] == [first.id]
@@ -127,7 +125,7 @@ def test_changes_hold_the_rows_that_changed_and_no_others(tmp_path: Path) -> Non
 
 
 def test_a_figure_is_made_when_it_is_asked_for(tmp_path: Path) -> None:
-    with closing(begin(tmp_path)) as ledger, served(tmp_path) as server:
+    with begin(tmp_path) as ledger, served(tmp_path) as server:
         add_trial(ledger, [30.0, 40.0])
         assert 'id="trials" data-figure="trials" data-pending' in server.ask("/e/tiny/").text
         figure = server.ask("/e/tiny/figures/trials").json()
@@ -140,7 +138,7 @@ def test_a_search_that_begins_after_its_page_was_opened_and_is_interrupted_is_fo
     with served(tmp_path, expected="tiny") as server:
         assert "not begun yet" in server.ask("/e/tiny/").text
         with server.events("/e/tiny/events") as events:
-            with closing(begin(tmp_path)) as ledger:
+            with begin(tmp_path) as ledger:
                 page = server.ask("/e/tiny/").text
                 # A page without trials has no empty places.
                 assert re.findall(r'<section id="([^"]*)"', page) == ["cost", "reproduce"]
@@ -148,8 +146,7 @@ def test_a_search_that_begins_after_its_page_was_opened_and_is_interrupted_is_fo
                 add_trial(ledger, [30.0])
                 append(ledger, "experiment_ended", outcome="interrupted", ended_by="signal")
                 until(events, lambda _: "interrupted" in server.ask("/e/tiny/").text)
-            with closing(Ledger(tmp_path / "tiny" / "journal.jsonl")) as ledger, hold(tmp_path / "tiny"):
-                start(ledger, make_experiment())
+            with begin(tmp_path) as ledger, hold(tmp_path / "tiny"):
                 add_trial(ledger, [50.0])
                 until(events, lambda _: "running as process" in server.ask("/e/tiny/").text)
                 assert "interrupted" not in server.ask("/e/tiny/").text
@@ -157,7 +154,7 @@ def test_a_search_that_begins_after_its_page_was_opened_and_is_interrupted_is_fo
 
 
 def test_the_evaluation_on_test_has_a_bar(tmp_path: Path) -> None:
-    with closing(begin(tmp_path)) as ledger, hold(tmp_path / "tiny"), served(tmp_path) as server:
+    with begin(tmp_path) as ledger, hold(tmp_path / "tiny"), served(tmp_path) as server:
         repeats = confirm_two_losses(ledger)
         append(ledger, "test_evaluated", trial=repeats[0].id, metrics={"rsum": 30.0})
         page = server.ask("/e/tiny/").text
@@ -167,18 +164,18 @@ def test_the_evaluation_on_test_has_a_bar(tmp_path: Path) -> None:
 
 def test_a_journal_that_another_one_replaces_makes_pages_load_anew(tmp_path: Path) -> None:
     with served(tmp_path) as server:
-        with closing(begin(tmp_path)) as ledger:
+        with begin(tmp_path) as ledger:
             add_trial(ledger, [30.0])
         with server.events("/e/tiny/events") as events:
             assert until(events, lambda value: bool(value["version"]))["instance"] == "test-0"
             (tmp_path / "tiny" / "journal.jsonl").unlink()
-            with closing(begin(tmp_path)):
+            with begin(tmp_path):
                 assert until(events, lambda value: value["instance"] != "test-0")["instance"] == "test-1"
         assert "30.0" not in server.ask("/e/tiny/").text
 
 
 def test_a_damaged_journal_is_said_to_be_damaged(tmp_path: Path) -> None:
-    with closing(begin(tmp_path)) as ledger, served(tmp_path) as server:
+    with begin(tmp_path) as ledger, served(tmp_path) as server:
         add_trial(ledger, [30.0])
         assert server.ask("/e/tiny/").status == 200
         with (tmp_path / "tiny" / "journal.jsonl").open("a") as file:
@@ -207,7 +204,6 @@ def test_every_script_of_a_page_is_named_by_its_hash(quiet: Served) -> None:
         check_policy(page.text, page.headers["content-security-policy"])
     html = render_page(build_page(search(12)))
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
-    assert policy is not None
     check_policy(html, policy[1])
 
 
@@ -254,7 +250,7 @@ TOKEN = "correct horse battery staple"
 
 
 def test_a_token_is_asked_for_once_and_kept_in_a_cookie(tmp_path: Path) -> None:
-    with closing(begin(tmp_path)), served(tmp_path, token=TOKEN) as server:
+    with begin(tmp_path), served(tmp_path, token=TOKEN) as server:
         quoted = TOKEN.replace(" ", "%20")
         for path in ("/", "/e/tiny/", "/e/tiny/events", "/static/plotly.js", f"/?token={quoted}x", "/?token="):
             assert server.ask(path).status == 401, path

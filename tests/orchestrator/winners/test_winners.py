@@ -29,7 +29,7 @@ from orchestrator.winners.winners import (
 from orchestrator.workload.evaluation import measure_checkpoint
 from orchestrator.workload.training import TrainablesWorkload
 from orchestrator.workload.workload import TestEvaluation
-from tests.support.commands import run_command
+from tests.support.commands import CommandLine
 from tests.support.experiments import add_repeat, add_trial, open_test
 from tests.support.fake_workload import report
 from tests.support.precomputed_folder import write_precomputed
@@ -90,9 +90,7 @@ class Ranking(Evaluations):
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["in the experiment's folder", "in a storage"])
-def test_ranks_are_kept_beside_the_checkpoints_before_the_journal_says_evaluated(
-    ledger: Ledger, tmp_path: Path, apart: bool
-) -> None:
+def test_ranks_are_kept_before_the_journal_says_evaluated(ledger: Ledger, tmp_path: Path, apart: bool) -> None:
     trial, directory = add_trial(ledger, [1.0]), tmp_path / "runs"
     trials = tmp_path / "storage" if apart else directory / "trials"
     storage = FolderStore(trials)
@@ -162,17 +160,16 @@ def test_a_training_is_tested_on_the_test_split(trained: Trained) -> None:
     ("options", "split"), [((), "test"), (("--split", "test"), "test"), (("--split", "val"), "val")]
 )
 def test_evaluate_looks_at_the_split_that_is_named(
-    trained: Trained, capsys: pytest.CaptureFixture[str], tmp_path: Path, options: tuple[str, ...], split: str
+    trained: Trained, cli: CommandLine, tmp_path: Path, options: tuple[str, ...], split: str
 ) -> None:
     import torch
 
     from trainables.metrics import metrics_of_ranks
 
-    where = ("--data-root", str(trained.root / "data"), "--device", "cpu", "--json", *options)
+    where = ("--data-root", trained.root / "data", "--device", "cpu", *options)
     file = tmp_path / "new" / "ranks.npz"
     for ranked in ((), ("--ranks", str(file))):
-        assert run_command(["evaluate", str(trained.checkpoint), *where, *ranked]) == 0
-        told = json.loads(capsys.readouterr().out)
+        told = cli.json("evaluate", trained.checkpoint, *where, *ranked)
         assert told["metrics"] == trained.metrics[split]
     ranks = read_ranks(file)
     assert told["ranks"] == str(file)
@@ -191,11 +188,8 @@ def test_evaluate_looks_at_the_split_that_is_named(
         (("--ranks", "ranks.npz", "--folds", "5"), "give one of the two"),
     ],
 )
-def test_a_file_of_ranks_that_cannot_be_written_is_refused_before_any_work(
-    capsys: pytest.CaptureFixture[str], options: tuple[str, ...], said: str
-) -> None:
-    assert run_command(["evaluate", "there-is-no-such-checkpoint", *options]) == 2
-    assert said in capsys.readouterr().err
+def test_ranks_that_cannot_be_written_are_refused_first(cli: CommandLine, options: tuple[str, ...], said: str) -> None:
+    assert said in cli.refuses("evaluate", "there-is-no-such-checkpoint", *options)
 
 
 def statistics_of(trained: Trained, checkpoint: Path) -> Mapping[str, Any]:
@@ -225,6 +219,7 @@ def test_statistics_of_gradients_are_those_of_the_train_split(trained: Trained) 
 def test_statistics_of_gradients_are_those_of_the_loss_at_the_best_epoch(trained: Trained, tmp_path: Path) -> None:
     """Steps so small that no weight changes make the first epoch the best, with the loss before its change."""
     from trainables.checkpoint import save_epoch
+    from trainables.evaluation import load_best
 
     for first, (rate, temperature) in enumerate([(0.01, 0.2), (1e-30, 0.7)]):
         training = replace(trained.config.training, epochs=2, learning_rate=rate)
@@ -233,16 +228,10 @@ def test_statistics_of_gradients_are_those_of_the_loss_at_the_best_epoch(trained
         report = list(trained.workload.train(config, None))[-1]
         assert report.is_best == (first == 0), "the last epoch is the best of the first training alone"
         checkpoint = save_epoch(tmp_path / str(first), report)
-        model, _ = load_model(trained, checkpoint)
+        model, _ = load_best(checkpoint, trained.workload.open_data(trained.config))
         expected = {value: counted(trained, model, "train", temperature=value) for value in (0.2, 0.7)}
         assert expected[0.2] != expected[0.7]
         assert statistics_of(trained, checkpoint) == expected[temperature]
-
-
-def load_model(trained: Trained, checkpoint: Path) -> tuple[Any, TrialConfig]:
-    from trainables.evaluation import load_best
-
-    return load_best(checkpoint, trained.workload.open_data(trained.config))
 
 
 def test_a_winner_is_packed_with_what_it_has_not_seen(trained: Trained, tmp_path: Path) -> None:

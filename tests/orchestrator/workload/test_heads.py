@@ -19,9 +19,8 @@ SPLITS = ("train", "train", "train", "val", "test", "test")
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    folder = tmp_path / "data" / "pets"
+def root(here: Path) -> Path:
+    folder = here / "data" / "pets"
     folder.mkdir(parents=True)
     images = [
         {
