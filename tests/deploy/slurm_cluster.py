@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.network import Network, wait_until
+from tests.deploy.network import Network
 from tests.support.hosts import Host
+from tests.support.waiting import wait_until
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol")
 NODES = ("n1", "n2")

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.deploy.files import DEPLOY, ROOT, filled_in
-from tests.deploy.network import wait_until
 from tests.deploy.slurm_cluster import NODES, SlurmCluster, slurm_cluster
 from tests.deploy.tiny_search import TRIALS, assert_finished, write_tiny_search
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.proof
 
@@ -76,18 +76,17 @@ def assert_nothing_left(cluster: SlurmCluster, name: str, job: str) -> None:
 
 def test_a_job_uses_all_nodes_is_queued_again_when_its_time_is_nearly_over_and_ends(cluster: SlurmCluster) -> None:
     job = submit(cluster, "whole")
-    wait_until(lambda: epochs(cluster, "whole") > 5, "epochs are trained", 900)
+    wait_until(lambda: epochs(cluster, "whole") > 5, "epochs are trained")
     assert "2 of 2 nodes have joined Ray" in output(cluster, "whole")
     cluster.hosts["ctl"].run("scancel", "--batch", "--signal=INT", job)
     # Only once the job waits for its time can the wait be cut short.
     waits = {"JobState": "PENDING", "Reason": "BeginTime", "Restarts": "1"}
-    wait_until(lambda: waits.items() <= cluster.show(job).items(), "the job is queued again", 120)
+    wait_until(lambda: waits.items() <= cluster.show(job).items(), "the job is queued again")
     before = epochs(cluster, "whole")
     (cluster.shared / "whole" / "go").touch()
     cluster.hosts["ctl"].run("scontrol", "update", f"JobId={job}", "StartTime=now")
-    wait_until(
-        lambda: cluster.show(job).get("JobState") == "COMPLETED", f"the job ends:\n{output(cluster, 'whole')}", 600
-    )
+    ended = lambda: cluster.show(job).get("JobState") == "COMPLETED"  # noqa: E731
+    wait_until(ended, "the job ends", cluster.shared / "whole.out")
     assert_finished(cluster.shared / "whole")
     assert before < epochs(cluster, "whole") == TRIALS * EPOCHS
     assert_nothing_left(cluster, "whole", job)
@@ -95,7 +94,7 @@ def test_a_job_uses_all_nodes_is_queued_again_when_its_time_is_nearly_over_and_e
 
 def test_a_cancelled_job_is_not_queued_again_and_leaves_nothing(cluster: SlurmCluster) -> None:
     job = submit(cluster, "cancelled")
-    wait_until(lambda: epochs(cluster, "cancelled") > 5, "epochs are trained", 900)
+    wait_until(lambda: epochs(cluster, "cancelled") > 5, "epochs are trained")
     cluster.hosts["ctl"].run("scancel", job)
     wait_until(lambda: cluster.show(job).get("JobState") == "CANCELLED", "the job is cancelled")
     wait_until(lambda: "search" not in (cluster.try_run("ctl", "squeue", "--noheader") or ""), "the queue is empty")

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.files import DEPLOY
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.proof
 
@@ -117,12 +117,9 @@ def test_one_node_has_no_workers(job: Path) -> None:
 @pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM], ids=["its time is nearly over", "cancelled"])
 def test_an_interrupted_job_is_queued_again_and_a_cancelled_one_is_not(job: Path, told: signal.Signals) -> None:
     process, said = start(job, tenths=6000), job / "said"
-    deadline = time.monotonic() + PATIENCE
     # The worker as well: what it says would come in between.
     words = ("searching", f"--block --address=10.0.0.1:{PORT} ")
-    while not said.exists() or not all(word in said.read_text() for word in words):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: said.exists() and all(word in said.read_text() for word in words), "all search")
     process.send_signal(told)
     assert end(process) == 130
     lines = said.read_text().splitlines()

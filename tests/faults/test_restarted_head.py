@@ -4,23 +4,24 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
+from tests.deploy.network import Network
+from tests.faults.searches import tiny
 from tests.integration.search_process import command, history
-from tests.support.experiments import make_experiment
-from tests.support.hosts import ROOT, Host, ray_command, ray_environment, two_hosts, wait_until
+from tests.support.hosts import ROOT, ray_command, ray_environment
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.proof
 
 
 @pytest.fixture
-def hosts() -> Iterator[tuple[Host, Host]]:
-    with two_hosts() as made:
+def network(short_path: Path) -> Iterator[Network]:
+    with Network(short_path, ("head", "driver")) as made:
         yield made
 
 
-def test_a_search_ends_in_order_where_its_head_is_started_again(short_path: Path, hosts: tuple[Host, Host]) -> None:
-    base, (head, driver) = short_path, hosts
+def test_a_search_ends_in_order_where_its_head_is_started_again(network: Network) -> None:
+    base, (head, driver) = network.shared, network.hosts.values()
     # On a busy machine the head takes longer to answer than the 5 s that Ray waits.
     environment = {**ray_environment(base, "secret-of-this-test"), "RAY_gcs_rpc_server_connect_timeout_s": "60"}
     log, said, address = base / "log", base / "said", f"{head.address}:6379"
@@ -33,10 +34,8 @@ def test_a_search_ends_in_order_where_its_head_is_started_again(short_path: Path
     driver.start([word for word in join if word != "--num-cpus=1"], environment, log)
     # The head's line, then that of the driver's node, which the cluster knows only by then.
     wait_until(lambda: log.read_text().count("Ray runtime started") == 2, "the driver's node is there", log)
-    training = {"losses": ["nt_xent"], "training": {"epochs": 400}, "scheduler": {"name": "none"}}
-    experiment = make_experiment(**training, search={"sampler": "random", "trials": 2})
-    (base / "tiny.yaml").write_text(yaml.safe_dump(experiment.to_dict()))
-    search = command(base / "runs", base / "tiny.yaml", 0.5, address, str(base / "searches"))
+    experiment = tiny(training={"epochs": 400}, search={"sampler": "random", "trials": 2})
+    search = command(base / "runs", experiment, 0.5, address, str(base / "searches"))
     started = driver.start(search, {**environment, "PYTHONPATH": str(ROOT)}, said)
     wait_until(lambda: any(trial.last_epoch > 2 for trial in history(base).trials.values()), "a trial trains", said)
     # Ray then drains its node for up to 30 s.

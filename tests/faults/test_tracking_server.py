@@ -5,7 +5,6 @@ leaves its experiment behind under another name. Its process ends with the test.
 """
 
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from tests.faults.searches import Searches, grid, tiny
 from tests.faults.troubled_workload import Trouble
 from tests.servers.fault_proxy import PASS, Fault, FaultProxy, Kind
 from tests.servers.mlflow_server import MlflowServer
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.proof
 
@@ -111,13 +111,12 @@ def test_a_server_that_is_down_at_the_start_and_dies_midway_has_everything_in_th
 
 def wait_for_runs(server: MlflowServer, number: int) -> None:
     client = MlflowClient(tracking_uri=server.uri)
-    deadline = time.monotonic() + 200
-    while True:
+
+    def have_arrived() -> bool:
         found = client.get_experiment_by_name("tiny")
-        if found is not None and len(client.search_runs([found.experiment_id])) >= number:
-            return
-        assert time.monotonic() < deadline, "nothing arrives at the server"
-        time.sleep(0.2)
+        return found is not None and len(client.search_runs([found.experiment_id])) >= number
+
+    wait_until(have_arrived, "runs arrive at the server")
 
 
 def test_no_fault_between_search_and_server_loses_anything_or_is_waited_for(

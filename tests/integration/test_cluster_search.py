@@ -14,8 +14,9 @@ import pytest
 
 from orchestrator.storage.bucket import ObjectStore
 from tests.support.bucket import CREDENTIALS, free_port, keys, make_bucket, s3_server
-from tests.support.hosts import ray_command, ray_environment, wait_until
+from tests.support.hosts import ray_command, ray_environment
 from tests.support.precomputed_folder import write_precomputed
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.proof
 

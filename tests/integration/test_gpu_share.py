@@ -125,10 +125,9 @@ def assert_measured_once(output: Path) -> list[Record]:
 # In CI, tests/orchestrator/machines/test_cluster.py refuses such trials without a cluster.
 @pytest.mark.proof
 def test_a_trial_that_is_larger_than_every_node_is_refused(output: Path) -> None:
-    file = output.parent / "tiny.yaml"
-    file.write_text(yaml.safe_dump(make_experiment(resources={"cpus": 2, "gpus": 0}).to_dict()))
+    experiment = make_experiment(resources={"cpus": 2, "gpus": 0})
     with simulated_nodes(2, cpus=1) as cluster:
-        arguments = command(output, file, 0.0, cluster.address, str(output.parent / "storage"))
+        arguments = command(output, experiment, 0.0, cluster.address, str(output.parent / "storage"))
         done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=240)
     assert done.returncode == 2
     assert "resources.cpus: a trial asks for 2 CPUs of one machine, but the largest, " in done.stderr

@@ -24,8 +24,8 @@ import yaml
 
 from tests.servers.postgres import postgres_server
 from tests.support.bucket import free_port, keys, s3_server
-from tests.support.hosts import wait_until
 from tests.support.precomputed_folder import write_precomputed
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.proof
 
@@ -166,8 +166,8 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
         here += [f"--object-store-memory={100 * 2**20}", "--include-dashboard=false"]
         try:
             with stack.started("mlflow", serve) as served, stack.started("ray", [*stack.command("ray"), *here]) as head:
-                wait_until(lambda: is_healthy(stack, "mlflow"), "the tracking server answers", served, 400)
-                wait_until(lambda: "Ray runtime started" in head.read_text(), "the head starts", head, 400)
+                wait_until(lambda: is_healthy(stack, "mlflow"), "the tracking server answers", served)
+                wait_until(lambda: "Ray runtime started" in head.read_text(), "the head starts", head)
                 yield stack
         finally:
             shutil.rmtree(ray, ignore_errors=True)

@@ -5,13 +5,14 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from contextlib import suppress
 from pathlib import Path
 from urllib.error import HTTPError
 
 import pytest
+
+from tests.support.waiting import wait_until
 
 HOST = "127.0.0.1"
 ROOT = Path(__file__).parent.parent.parent
@@ -62,7 +63,7 @@ class MlflowServer:
     def __exit__(self, *error: object) -> None:
         self.stop()
 
-    def start(self, seconds: float = 240) -> None:
+    def start(self) -> None:
         """Start it, and wait until it answers."""
         place = ["--host", HOST, "--port", str(self._port), "--artifacts-destination", self._artifacts]
         command = [sys.executable, "-m", "orchestrator.tracking.server", "--backend-store-uri", self._store, *place]
@@ -74,10 +75,9 @@ class MlflowServer:
             self._process = subprocess.Popen(
                 command, cwd=self._folder, env=environment, stdout=log, stderr=log, start_new_session=True
             )
-        deadline = time.monotonic() + seconds
-        while not self._answers():
-            assert self._process.poll() is None and time.monotonic() < deadline, self._log.read_text()
-            time.sleep(0.2)
+        process = self._process
+        wait_until(lambda: process.poll() is not None or self._answers(), "the server answers", self._log)
+        assert process.poll() is None, self._log.read_text()
 
     def kill(self) -> None:
         """End it as a power cut would."""
