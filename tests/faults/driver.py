@@ -13,10 +13,10 @@ from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.records import read_record
 from orchestrator.searches import preparation, search
+from orchestrator.tracking import tracker
 from tests.faults import troubled_workload
 from tests.faults.troubled_workload import TroubledWorkload
 from tests.support import fake_workload
-from tests.support.forked_delivery import fork_delivery
 from tests.support.shared_ray import TWO_CPUS
 from trainables.errors import UserError
 
@@ -72,7 +72,8 @@ def drive(
         os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
     os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = str(round(tracking.answer))
     preparation.TRACKING_SECONDS = tracking.end
-    fork_delivery(tracking.pause)
+    delivers = f"from orchestrator.tracking import tracker; tracker.LONGEST_PAUSE = {tracking.pause}; tracker.main()"
+    tracker.COMMAND = (sys.executable, "-P", "-c", delivers)
     if death is not None:
         die(death)
     import orchestrator.tuner.run  # noqa: F401, I001  sets what Ray reads when it is imported

@@ -8,7 +8,7 @@ import sysconfig
 import tomllib
 from collections.abc import Iterable
 from functools import cache
-from importlib.metadata import Distribution, PackageNotFoundError, distribution, packages_distributions
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -51,16 +51,6 @@ def closure(requirements: Iterable[Requirement]) -> dict[str, Distribution]:
             if inner.marker is None or any(inner.marker.evaluate({"extra": extra}) for extra in (*extras, "")):
                 todo.append(inner)
     return found
-
-
-def modules_beside(packages: Iterable[str]) -> set[str]:
-    """Return the names of the modules that are installed here and belong to none of some packages, nor to ours."""
-    names = set(packages)
-    return {
-        module
-        for module, owners in packages_distributions().items()
-        if not names & {canonicalize_name(owner) for owner in owners}
-    } - OWN
 
 
 def link(packages: Iterable[Distribution], folder: Path) -> None:
