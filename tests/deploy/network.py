@@ -61,9 +61,7 @@ class Network:
     def _furnish(self, name: str, empty: Sequence[str], replaced: Mapping[str, str]) -> None:
         """Give a host folders of its own, and the names of the others; its own name is 127.0.1.1, as on Debian."""
         others = [f"{host.address} {other}" for other, host in self.hosts.items() if other != name]
-        # The address has another name: who looks for none would ask a name server, and wait for seconds.
-        own = [f"127.0.1.1 {name}", f"{self.hosts[name].address} {name}.cable"]
-        replaced = {**replaced, "/etc/hosts": "\n".join(["127.0.0.1 localhost", *own, *others]) + "\n"}
+        replaced = {**replaced, "/etc/hosts": "\n".join(["127.0.0.1 localhost", f"127.0.1.1 {name}", *others]) + "\n"}
         hidden = ("/run", "/tmp", "/dev/shm", *empty)
         kept = [self.shared, *(folder for folder in needed() if any(folder.is_relative_to(part) for part in hidden))]
         lines = ["set -e", *(f"mkdir -p {folder}" for folder in empty), "mount -t tmpfs tmpfs /run"]

@@ -114,15 +114,16 @@ def test_a_disk_that_fills_up_stops_the_search_and_loses_nothing(
     searches.close()
 
 
-def test_a_disk_that_is_full_under_the_journal_stops_the_search_and_loses_nothing(
-    tmp_path: Path, store_template: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("under", ["the journal", "a trial"])
+def test_a_full_disk_stops_the_search_and_fails_no_trial(
+    tmp_path: Path, store_template: Path, monkeypatch: pytest.MonkeyPatch, under: str
 ) -> None:
     searches = SearchesHere(with_store(tmp_path / "runs", store_template))
-    workload = searches.workload()
-    write = Ledger._write
+    troubles = {0.2: Trouble("full disk", times=1)} if under == "a trial" else {}
+    workload, write = searches.workload(troubles=troubles), Ledger._write
 
     def write_while_there_is_room(ledger: Ledger, line: bytes) -> None:
-        if any(trial.epochs for trial in ledger.history.running()):
+        if under == "the journal" and any(trial.epochs for trial in ledger.history.running()):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         write(ledger, line)
 
@@ -130,7 +131,9 @@ def test_a_disk_that_is_full_under_the_journal_stops_the_search_and_loses_nothin
         patch.setattr(Ledger, "_write", write_while_there_is_room)
         searches.finish(EXPERIMENT, workload, code=1)
     stopped = searches.history()
-    assert "No space left on device" in searches.errors() and "journal.jsonl" in searches.errors()
+    assert "No space left on device" in searches.errors()
+    assert ("journal.jsonl" in searches.errors()) == (under == "the journal")
+    assert {str(trial.state) for trial in stopped.trials.values()} <= {"finished", "running"}
     assert stopped.running()
     searches.conclude(EXPERIMENT, workload, stopped, kills=1)
 

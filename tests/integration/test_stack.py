@@ -194,7 +194,7 @@ def test_a_search_and_a_rerun(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> 
     write_precomputed(stack.folder / "pets")
     ObjectStore.parse(f"s3://searches/data?endpoint_override={stack.endpoint}").put(stack.folder / "pets", "pets")
     refused = stack.drive(*SEARCH, *ON_CLUSTER, ends=2, RAY_AUTH_TOKEN="another")
-    assert "error: --address auto: refuses our token" in refused
+    assert ": refuses our token, or wants one" in refused
     summary = json.loads(stack.drive(*SEARCH, *ON_CLUSTER, "--json"))
     assert summary["tracking_problem"] is None and summary["winners"]["pets"]["test"]["rsum"] > 0
     assert "was started with --storage s3://searches" in stack.drive(*SEARCH, *DATA, ends=2)

@@ -55,7 +55,8 @@ def closure(requirements: Iterable[Requirement]) -> dict[str, Distribution]:
 
 def link(packages: Iterable[Distribution], folder: Path) -> None:
     """Fill the packages of an environment with hard links to the files of packages that are installed here."""
-    here, there = Path(sysconfig.get_path("purelib")).resolve(), packages_of(folder)
+    here = Path(sysconfig.get_path("purelib")).resolve()
+    there = folder / here.relative_to(Path(sys.prefix).resolve())
     for package in packages:
         for file in package.files or ():
             source = Path(str(package.locate_file(file)))
@@ -65,11 +66,6 @@ def link(packages: Iterable[Distribution], folder: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             if not target.exists():
                 os.link(source, target)
-
-
-def packages_of(folder: Path) -> Path:
-    """Return the folder of an environment into which packages are installed."""
-    return folder / Path(sysconfig.get_path("purelib")).resolve().relative_to(Path(sys.prefix).resolve())
 
 
 def make_environment(folder: Path, extra: str = "") -> Path:
