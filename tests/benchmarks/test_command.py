@@ -26,7 +26,8 @@ TINY = {
     "cross_attention": "--batch-size 4 --sizes 2:3:4 --steps 1 --images 3",
     "epoch": "--images 60 --embedding-size 8 --steps 2 --threads 1",
     "evaluation": "--sizes 20",
-    "fused": "--images 60 --cases wsabie:4:warp vsrn:4:nt_xent --trials 1 2 --steps 2 --search-trials 0",
+    "fused": "--images 60 --cases wsabie:4:warp vsrn:4:nt_xent --trials 1 2 --steps 2 "
+    "--search-trials 2 --search-epochs 2",
     "installed": "--times 1",
     "heads": "--trials 2 --batch-sizes 8 --inputs 6 4 --embedding-size 4 --rounds 1",
     "many_trials": "--trials 20 --workers 2 --seconds 0.01 --only ours",
@@ -79,13 +80,6 @@ def run_apart(words: str) -> str:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-@pytest.mark.proof
-def test_whole_searches_are_compared() -> None:
-    tiny = "--images 60 --cases wsabie:4:warp --trials 1 --steps 2 --search-trials 2 --search-epochs 2"
-    printed = run_apart(f"fused {tiny}")
-    assert "a search, wsabie:16:warp K=2" in printed and "everything included" in printed
 
 
 def test_ratio_says_how_much_more_the_other_costs() -> None:

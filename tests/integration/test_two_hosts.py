@@ -24,7 +24,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.proof
 
 TEMPERATURES = [0.3, 0.05, 0.2, 0.1]
-EPOCHS = 30
+EPOCHS = 10
 
 
 @pytest.fixture
