@@ -3,7 +3,6 @@
 import multiprocessing
 import shutil
 import signal
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.context import ForkServerProcess
@@ -23,6 +22,7 @@ from tests.faults.troubled_workload import TroubledWorkload, read_log
 from tests.support.experiments import make_experiment
 from tests.support.in_process import without_ray
 from tests.support.snapshots import JOURNAL, Snapshot, snapshots
+from tests.support.waiting import PATIENCE, wait_until
 from trainables.errors import UserError
 
 # A server that has imported what a driver needs, and forks one whenever it is asked: imports are half of a start.
@@ -166,8 +166,7 @@ class Searches(SearchesHere):
 
     def finish(self, experiment: Experiment, workload: TroubledWorkload, *, code: int = 0) -> None:
         process = self.start(experiment, workload)
-        process.join(240)
-        assert process.exitcode == code, self.errors()
+        self.join(process, code)
 
     def crash(self, experiment: Experiment, workload: TroubledWorkload, condition: Callable[[History], bool]) -> None:
         process = self.start(experiment, workload)
@@ -178,16 +177,22 @@ class Searches(SearchesHere):
 
     def die(self, experiment: Experiment, workload: TroubledWorkload, death: Death) -> None:
         process = self.start(experiment, workload, death)
-        process.join(240)
-        assert process.exitcode == -signal.SIGKILL, (death, self.errors())
+        self.join(process, -signal.SIGKILL)
+
+    def join(self, process: ForkServerProcess, code: int = 0) -> None:
+        """Wait until a search has ended, which has to be with that exit code."""
+        process.join(PATIENCE)
+        assert process.exitcode == code, self.errors()
 
     def wait_for(self, condition: Callable[[History], bool], process: ForkServerProcess | psutil.Process) -> None:
         runs = process.is_running if isinstance(process, psutil.Process) else process.is_alive
-        deadline = time.monotonic() + 200
-        while not condition(self.history()):
-            assert runs(), self.errors()
-            assert time.monotonic() < deadline, f"the search does not get on: {self.history()}"
-            time.sleep(0.02)
+
+        def holds() -> bool:
+            met, alive = condition(self.history()), runs()
+            assert met or alive, self.errors()
+            return met
+
+        wait_until(holds, "the search gets on", self.prints / "stderr")
 
     def wait_until_held(self, process: ForkServerProcess | psutil.Process) -> None:
         """Wait until as many trainings of the search that was started last wait for ``go`` as run at a time."""

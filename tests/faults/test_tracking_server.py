@@ -102,8 +102,7 @@ def test_a_server_that_is_down_at_the_start_and_dies_midway_has_everything_in_th
     searches.wait_for(lambda history: len(history.trials) - len(history.running()) == 5, process)
     workload.go.touch()
     server.start()
-    process.join(300)
-    assert process.exitcode == 0, searches.errors()
+    searches.join(process)
     assert searches.printed() == "tracked\n"
     assert_tracked(searches, server)
     put_away(server)
@@ -146,8 +145,7 @@ def test_no_fault_between_search_and_server_loses_anything_or_is_waited_for(
     workload.go.touch()
     proxy.wait_until_met(2)
     proxy.choose(PASS)
-    process.join(300)
-    assert process.exitcode == 0, tracked.errors()
+    tracked.join(process)
     assert tracked.printed() == "tracked\n"
     proxy.wait_until_idle()
     # What was carried out after the search had ended is found by the next who looks.

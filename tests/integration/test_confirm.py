@@ -18,7 +18,8 @@ from orchestrator.searches.resuming import confirm_experiment
 from orchestrator.searches.search import SearchResult, run_search
 from orchestrator.tracking.address import default_uri
 from tests.faults.invariants import assert_recorded_once
-from tests.integration.test_search import grid, read
+from tests.faults.searches import grid
+from tests.integration.test_search import read
 from tests.support.fake_workload import FakeWorkload
 
 STUDY = "pets-vsepp-nt_xent"
@@ -27,7 +28,7 @@ NOISY = FakeWorkload(noise=1.0)
 
 def confirming(**confirm: int) -> Experiment:
     """A search of three temperatures, the published one among them, far apart."""
-    return grid([0.1, 0.05, 0.4], scheduler={"name": "none"}, confirm=confirm or None)
+    return grid([0.1, 0.05, 0.4], confirm=confirm or None)
 
 
 def run(
@@ -44,7 +45,7 @@ def assert_confirmed(output: Path, history: History, numbers: tuple[int, ...], s
     for number in numbers:
         own = [trial.config.seed for trial in repeats if trial.candidate == f"{STUDY}-{number:04d}"]
         assert own == fresh_seeds(0, seeds)
-    assert {(trial.state, trial.last_epoch) for trial in repeats} == {(TrialState.FINISHED, 6)}
+    assert {(trial.state, trial.last_epoch) for trial in repeats} == {(TrialState.FINISHED, 5)}
     kinds = [record.kind for record in read_journal(output / "tiny" / "journal.jsonl")]
     assert kinds.count("test_opened") == 1
     assert kinds.index("test_opened") < kinds.index("test_evaluated")

@@ -15,6 +15,7 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.journal.lock import make_scratch
 from orchestrator.journal.records import EpochEnded, LimitNoted, MemoryMeasured, Record, TrialStarted, has_ended
 from orchestrator.searches.search import run_search
+from tests.faults.searches import grid
 from tests.integration.search_process import command
 from tests.support import fake_workload
 from tests.support.experiments import make_experiment
@@ -73,14 +74,7 @@ def run_on_ray(cpus: int, search: str, output: Path, experiment: Experiment, *ar
 
 @pytest.mark.proof
 def test_fewer_share_a_gpu_after_memory_ran_out(output: Path) -> None:
-    space = {"nt_xent": {"temperature": {"values": [0.3, 0.05, 0.1, 0.2]}}}
-    experiment = make_experiment(
-        losses=["nt_xent"],
-        search={"sampler": "grid", "trials": 4, "space": space},
-        resources={"cpus": 1, "gpus": 0.25},
-        training={"epochs": 3},
-        scheduler={"name": "none"},
-    )
+    experiment = grid([0.3, 0.05, 0.1, 0.2], resources={"cpus": 1, "gpus": 0.25}, training={"epochs": 3})
     run_on_ray(2, SHORT_OF_MEMORY, output, experiment)
     records = read_journal(output / "tiny" / "journal.jsonl")
     started = [(record.trial[-1], record.gpus) for record in records if isinstance(record, TrialStarted)]

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -12,17 +11,12 @@ from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.searches.search import SearchResult, run_search
 from tests.faults.invariants import assert_recorded_once
+from tests.faults.searches import grid
 from tests.support.experiments import make_experiment
 from tests.support.fake_workload import FakeWorkload, curve
 from trainables.errors import ConfigError
 
 TEMPERATURES = [0.05, 0.1, 0.3, 0.45, 0.006, 0.02]
-
-
-def grid(values: list[float], **changes: Any) -> Experiment:
-    """Return one study that tries given temperatures in their order."""
-    search = {"sampler": "grid", "trials": 100, "space": {"nt_xent": {"temperature": {"values": values}}}}
-    return make_experiment(losses=["nt_xent"], search=search, **changes)
 
 
 def search(experiment: Experiment, output: Path, workload: FakeWorkload) -> SearchResult:
@@ -34,34 +28,35 @@ def read(output: Path) -> History:
 
 
 def test_worse_trials_are_stopped_early_by_those_before_them(trials_run: None, output: Path) -> None:
+    asha = {"name": "asha", "grace_epochs": 1, "reduction_factor": 2}
     one_by_one = {"cpus": 1, "gpus": 0, "max_concurrent": 1}
-    result = search(grid([0.05, 0.1, 0.3], resources=one_by_one), output, FakeWorkload())
+    result = search(grid([0.05, 0.1, 0.3], scheduler=asha, resources=one_by_one), output, FakeWorkload())
     rows = [(row["params"]["temperature"], row["state"], row["epochs"]) for row in result.summary["trials"]]
-    assert rows == [(0.05, "finished", 6), (0.1, "stopped_early", 1), (0.3, "stopped_early", 1)]
+    assert rows == [(0.05, "finished", 5), (0.1, "stopped_early", 1), (0.3, "stopped_early", 1)]
     assert result.tracking_problem is None
     assert_recorded_once(output)
 
 
 def test_trials_that_go_wrong_never_win(trials_run: None, output: Path) -> None:
-    experiment = grid(TEMPERATURES, scheduler={"name": "none"})
+    experiment = grid(TEMPERATURES)
     workload = FakeWorkload(diverges_above=0.4, fails_below=0.01, stumbles_below=0.04)
     result = search(experiment, output, workload)
     trials = {row["params"]["temperature"]: row for row in result.summary["trials"]}
     states = {temperature: (row["state"], row["epochs"], row["retries"]) for temperature, row in trials.items()}
     assert states == {
-        0.05: ("finished", 6, 0),
-        0.1: ("finished", 6, 0),
-        0.3: ("finished", 6, 0),
+        0.05: ("finished", 5, 0),
+        0.1: ("finished", 5, 0),
+        0.3: ("finished", 5, 0),
         0.45: ("diverged", 1, 0),
         0.006: ("failed", 1, 2),
-        0.02: ("finished", 6, 1),
+        0.02: ("finished", 5, 1),
     }
     assert trials[0.45]["error"] == "train/loss is nan in epoch 2, step 17"
     assert trials[0.006]["error"] == "RuntimeError: no luck with 0.006"
     winner = result.summary["winners"]["pets"]
-    assert (winner["params"], winner["best_epoch"]) == ({"temperature": 0.05}, 6)
-    assert winner["val"]["rsum"] == curve(0.05, 6)
-    assert winner["test"] == {"rsum": curve(0.05, 6) - 1}
+    assert (winner["params"], winner["best_epoch"]) == ({"temperature": 0.05}, 5)
+    assert winner["val"]["rsum"] == curve(0.05, 5)
+    assert winner["test"] == {"rsum": curve(0.05, 5) - 1}
     assert json.loads((output / "tiny" / "summary.json").read_text()) == result.summary
     assert yaml.safe_load((output / "tiny" / "experiment.yaml").read_text()) == experiment.to_dict()
     assert_recorded_once(output)
@@ -75,7 +70,7 @@ def test_trials_that_go_wrong_never_win(trials_run: None, output: Path) -> None:
     assert again.summary == result.summary
     assert [json.loads(line)["kind"] for line in after[len(before) :]] == ["experiment_started", "experiment_ended"]
     with pytest.raises(ConfigError, match=r"training\.epochs \(\d+ -> 7\); give the experiment another name"):
-        search(grid(TEMPERATURES, scheduler={"name": "none"}, training={"epochs": 7}), output, workload)
+        search(grid(TEMPERATURES, training={"epochs": 7}), output, workload)
     with pytest.raises(ConfigError, match="the data of pets:global have changed"):
         search(experiment, output, FakeWorkload(digest="d2"))
 

@@ -15,8 +15,8 @@ from orchestrator.machines.cluster import WAITING
 from orchestrator.searches.search import run_search
 from orchestrator.tuner import tune_patches
 from orchestrator.tuner.tune_patches import fits
+from tests.faults.searches import tiny
 from tests.support import waiting
-from tests.support.experiments import make_experiment
 from tests.support.fake_workload import FakeWorkload
 from tests.support.waiting import wait_until
 from trainables.checkpoint import EpochReport
@@ -74,14 +74,8 @@ def test_trials_shorter_than_an_actors_start_run_side_by_side(
 
     for module in (waiting, sys.modules[__name__]):
         ray.cloudpickle.register_pickle_by_value(module)
-    resources: dict[str, Any] = {"cpus": 1, "gpus": 0, "max_concurrent": limit}
-    experiment = make_experiment(
-        losses=["nt_xent"],
-        training={"epochs": 1},
-        search={"sampler": "random", "trials": TRIALS},
-        scheduler={"name": "none"},
-        resources=resources,
-    )
+    resources = {"cpus": 1, "gpus": 0, "max_concurrent": limit}
+    experiment = tiny(training={"epochs": 1}, search={"sampler": "random", "trials": TRIALS}, resources=resources)
     # An actor of the test before may still be ending: while it has its CPU, there is room for one alone.
     wait_until(lambda: ray.available_resources().get("CPU") == ray.cluster_resources()["CPU"], "all CPUs are free")
     run_search(experiment, Attended(folder=tmp_path), output, quiet=True)
@@ -147,13 +141,7 @@ def test_so_many_trials_wait_for_nodes(
         return fits(*free_and_wanted)
 
     monkeypatch.setattr(tune_patches, "fits", noted_fits)
-    experiment = make_experiment(
-        losses=["nt_xent"],
-        training={"epochs": 1},
-        search={"sampler": "random", "trials": 6},
-        scheduler={"name": "none"},
-        resources={"cpus": ray.cluster_resources()["CPU"], "gpus": 0},
-    )
+    experiment = tiny(training={"epochs": 1}, resources={"cpus": ray.cluster_resources()["CPU"], "gpus": 0})
     run_search(experiment, Beheld(folder=tmp_path, expected=waiting), output, quiet=True)
     assert (tmp_path / "waited").read_text() == str(waiting)
 
