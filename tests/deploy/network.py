@@ -91,6 +91,5 @@ class Network:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """End all hosts and everything on them."""
         for host in self.hosts.values():
             host.kill()

@@ -152,7 +152,6 @@ def live_actors() -> list[psutil.Process]:
 
 
 def is_actor(process: psutil.Process) -> bool:
-    """Say whether a process is alive and runs a trial."""
     return "ray::" in _title(process) and not any(name in _title(process) for name in OTHERS)
 
 

@@ -115,7 +115,6 @@ class SearchesHere:
         assert_invariants(self.output, before=before, log=self.log, **more)
 
     def conclude(self, experiment: Experiment, workload: TroubledWorkload, *before: History, **more: Any) -> None:
-        """Run a search to its end, and judge it."""
         self.finish(experiment, workload)
         self.judge(*before, **more)
 
@@ -219,7 +218,6 @@ class Searches(SearchesHere):
         return file.read_text() if file.exists() else ""
 
     def close(self) -> None:
-        """End all processes of the searches that still run."""
         alive = [psutil.Process(process.pid) for process in self.started if process.is_alive()]
         for process in (*alive, *(orphan for orphan in self.orphans if orphan.is_running())):
             for one in (process, *process.children(recursive=True)):

@@ -133,5 +133,4 @@ def test_an_extraction_whose_ray_dies_ends_in_order_and_resumes(tmp_path: Path) 
 
 
 def shards(out: Path) -> int:
-    """Return how many shards are done."""
     return len(list((out / ".extract").glob("global_*.npy")))

@@ -16,14 +16,13 @@ from orchestrator.journal.lock import make_scratch
 from orchestrator.journal.records import EpochEnded, LimitNoted, MemoryMeasured, Record, TrialStarted, has_ended
 from orchestrator.searches.search import run_search
 from tests.faults.searches import grid
-from tests.integration.search_process import command
 from tests.support import fake_workload
 from tests.support.experiments import make_experiment
 from tests.support.fake_workload import FakeWorkload
 from tests.support.in_process import without_ray
-from tests.support.simulated_nodes import simulated_nodes
 from trainables.checkpoint import EpochReport
 from trainables.config import TrialConfig
+from trainables.errors import ConfigError
 
 ROOT = Path(__file__).parent.parent.parent
 START = """
@@ -116,15 +115,11 @@ def assert_measured_once(output: Path) -> list[Record]:
     return records
 
 
-# In CI, tests/orchestrator/machines/test_cluster.py refuses such trials without a cluster.
-@pytest.mark.proof
-def test_a_trial_that_is_larger_than_every_node_is_refused(output: Path) -> None:
-    experiment = make_experiment(resources={"cpus": 2, "gpus": 0})
-    with simulated_nodes(2, cpus=1) as cluster:
-        arguments = command(output, experiment, 0.0, cluster.address, str(output.parent / "storage"))
-        done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 2
-    assert "resources.cpus: a trial asks for 2 CPUs of one machine, but the largest, " in done.stderr
+def test_a_trial_that_is_larger_than_every_machine_is_refused(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 128)
+    experiment = make_experiment(resources={"cpus": 65, "gpus": 0})
+    with without_ray(), pytest.raises(ConfigError, match="asks for 65 CPUs of one machine, but the largest, here, has"):
+        run_search(experiment, FakeWorkload(), output, quiet=True)
 
 
 class Looking(FakeWorkload):

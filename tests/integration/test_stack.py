@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 
+import boto3
 import psutil
 import psycopg2
 import pytest
@@ -148,7 +149,6 @@ class Stack:
         return done.stderr if ends else done.stdout
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """Return what a query finds in the tracking server's database."""
         with closing(psycopg2.connect(self.database)) as connection, connection.cursor() as cursor:
             cursor.execute(query)
             return list(cursor.fetchall())
@@ -215,11 +215,11 @@ def check_tracked(stack: Stack, history: History) -> None:
     steps = "select run_uuid, step from metrics where key = 'val/rsum' order by step"
     for trial, (run, _) in runs.items():
         assert [step for of, step in stack.rows(steps) if of == run] == sorted(history.trials[trial].epochs)
-    sent = keys(stack.endpoint, "mlflow")
+    sent, bucket = keys(stack.endpoint, "mlflow"), boto3.client("s3", endpoint_url=stack.endpoint)
     for trial, (run, _) in runs.items():
         (config,) = [key for key in sent if f"/{run}/" in key and key.endswith("/config.yaml")]
-        with urllib.request.urlopen(f"{stack.endpoint}/mlflow/{config}", timeout=60) as answer:
-            assert TrialConfig.from_dict(yaml.safe_load(answer.read())) == history.trials[trial].config
+        content = bucket.get_object(Bucket="mlflow", Key=config)["Body"].read()
+        assert TrialConfig.from_dict(yaml.safe_load(content)) == history.trials[trial].config
     assert any(key.endswith(".safetensors") for key in sent)
     assert not (stack.folder / "runs" / "mlflow.db").exists() and not (stack.folder / "runs" / "artifacts").exists()
     assert [name for (name,) in stack.rows("select name from registered_models")] == ["icr-pets"]

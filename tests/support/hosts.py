@@ -67,7 +67,6 @@ class Host:
         self.run("hostname", name)
 
     def inside(self, *command: str) -> list[str]:
-        """Return what runs a command on this host."""
         return ["nsenter", "--target", str(self.pid), *self._spaces, *command]
 
     def run(self, *command: str) -> str:

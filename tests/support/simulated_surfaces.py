@@ -89,7 +89,6 @@ class Simulated:
         return [EPOCHS in curve for curve in self.curves]
 
     def expected(self, place: Array) -> float:
-        """Return f at a place."""
         return TOP - float(self._below((place - self.optimum)[None])[0])
 
     def regret(self, place: Array) -> float:
