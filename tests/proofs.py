@@ -41,7 +41,7 @@ RUN = FOLDER / "proofs.run.json"
 PROOFS = {
     "tests/faults/test_drivers.py": ("orchestrator/journal/", "orchestrator/searches/", "orchestrator/storage/"),
     "tests/faults/test_every_record.py": ("orchestrator/journal/", "orchestrator/studies/", "orchestrator/searches/"),
-    "tests/faults/test_trials.py": ("orchestrator/tuner/callback.py",),
+    "tests/faults/test_trials.py": ("orchestrator/tuner/callback.py", "orchestrator/tuner/allocation.py"),
     "tests/faults/test_engines.py": ("orchestrator/tuner/engines.py", "orchestrator/tuner/lockstep.py"),
     "tests/faults/test_spot_machines.py": ("orchestrator/tuner/callback.py",),
     "tests/faults/test_lost_ray.py": ("orchestrator/tuner/runtime.py",),

@@ -132,9 +132,10 @@ class SearchesHere:
 class Searches(SearchesHere):
     """Searches in processes of their own."""
 
-    def __init__(self, output: Path, address: str | None) -> None:
+    def __init__(self, output: Path, address: str) -> None:
         super().__init__(output)
         self.address = address
+        self.resources = {"CPU": PLACES}
         self.tracking = Tracking()
         self.started: list[ForkServerProcess] = []
         self._waited = 0
@@ -143,7 +144,7 @@ class Searches(SearchesHere):
     def start(
         self, experiment: Experiment, workload: TroubledWorkload, death: Death | None = None, *, own_ray: bool = False
     ) -> ForkServerProcess:
-        address = None if own_ray else self.address
+        address = self.resources if own_ray else self.address
         arguments = (self.output, experiment.to_dict(), workload, address, death, self.tracking)
         self.prints, self._waited = workload.log.parent, self._waits()
         process = CONTEXT.Process(target=drive, args=arguments)
@@ -153,7 +154,7 @@ class Searches(SearchesHere):
 
     def start_orphan(self, experiment: Experiment, workload: TroubledWorkload) -> psutil.Process:
         """Start a search with a Ray of its own whose parent is process 1, as that of what systemd starts is."""
-        arguments = (self.output, experiment.to_dict(), workload, None, None, self.tracking)
+        arguments = (self.output, experiment.to_dict(), workload, self.resources, None, self.tracking)
         self.prints, self._waited = workload.log.parent, self._waits()
         parent = CONTEXT.Process(target=drive_orphaned, args=arguments)
         parent.start()
