@@ -59,8 +59,8 @@ def serve_ssh(network: Network, name: str) -> None:
     ]
     arguments = [word for option in options for word in ("-o", option)]
     network.hosts[name].start([SSHD, "-D", "-f", "/dev/null", *arguments], os.environ, network.shared / f"{name}.ssh")
-    heard = lambda: network.hosts["operator"].hears(network.hosts[name].address, 22)  # noqa: E731
-    wait_until(heard, f"{name} listens to SSH")
+    operator, host = network.hosts["operator"], network.hosts[name]
+    wait_until(lambda: operator.hears(host.address, 22), f"{name} listens to SSH")
 
 
 def fill_in(shared: Path) -> Path:

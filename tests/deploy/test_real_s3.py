@@ -83,9 +83,10 @@ def running(folder: Path) -> Iterator[Server]:
     with (folder / "log").open("w") as log:
         process = subprocess.Popen([program, *command], cwd=folder, stdout=log, stderr=log)
     try:
-        ready = lambda: process.poll() is not None or is_healthy(ports["s3"])  # noqa: E731
-        wait_until(ready, "the store is healthy", folder / "log")
-        yield Server(process, ports["s3"], grpc["s3"], secrets, folder / "log")
+        port, log = ports["s3"], folder / "log"
+        wait_until(lambda: process.poll() is not None or is_healthy(port), "the store is healthy", log)
+        assert process.poll() is None, log.read_text()[-3000:]
+        yield Server(process, port, grpc["s3"], secrets, log)
     finally:
         process.kill()
         process.wait(120)

@@ -87,8 +87,8 @@ def test_a_job_uses_all_nodes_is_queued_again_when_its_time_is_nearly_over_and_e
     before = epochs(cluster, "whole")
     (cluster.shared / "whole" / "go").touch()
     cluster.hosts["ctl"].run("scontrol", "update", f"JobId={job}", "StartTime=now")
-    ended = lambda: cluster.show(job).get("JobState") == "COMPLETED"  # noqa: E731
-    wait_until(ended, "the job ends", cluster.shared / "whole.out")
+    log = cluster.shared / "whole.out"
+    wait_until(lambda: cluster.show(job).get("JobState") == "COMPLETED", "the job ends", log)
     assert_finished(cluster.shared / "whole")
     assert before < epochs(cluster, "whole") == TRIALS * EPOCHS
     assert_nothing_left(cluster, "whole", job)

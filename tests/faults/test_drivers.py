@@ -157,8 +157,7 @@ def test_a_race_that_was_killed_resumes_to_the_same_end(searches: Searches, tmp_
     with without_ray(PLACES):
         undisturbed = run_search(experiment, FakeWorkload(), tmp_path / "undisturbed", quiet=True).summary
     workload = searches.workload(seconds=0.05)
-    confirms = lambda history: any(trial.has_ended for trial in history.stage(Stage.CONFIRM))  # noqa: E731
-    searches.crash(experiment, workload, confirms)
+    searches.crash(experiment, workload, lambda history: any(one.has_ended for one in history.stage(Stage.CONFIRM)))
     killed = searches.history()
     searches.finish(experiment, workload)
     summary = json.loads((searches.output / "tiny" / "summary.json").read_text())

@@ -59,12 +59,12 @@ def s3_server(host: str, port: int, within: Sequence[str] = ()) -> Iterator[str]
         server.wait()
 
 
-def make_bucket(endpoint: str, name: str = "bucket") -> None:
-    """Make a bucket as soon as the server answers."""
+def make_bucket(endpoint: str) -> None:
+    """Make the bucket ``bucket`` as soon as the server answers."""
 
     def is_made() -> bool:
         with suppress(OSError):
-            request = urllib.request.Request(f"{endpoint}/{name}", method="PUT")
+            request = urllib.request.Request(f"{endpoint}/bucket", method="PUT")
             urllib.request.urlopen(request, timeout=60).close()
             return True
         return False
