@@ -86,7 +86,8 @@ def test_a_job_uses_all_nodes_is_queued_again_when_its_time_is_nearly_over_and_e
     assert_nothing_left(cluster, "whole", job)
     before = epochs(cluster, "whole")
     (cluster.shared / "whole" / "go").touch()
-    cluster.hosts["ctl"].run("scontrol", "update", f"JobId={job}", "StartTime=now")
+    # In the second in which a job was killed its nodes take no other start of it.
+    cluster.hosts["ctl"].run("scontrol", "update", f"JobId={job}", "StartTime=now+3")
     log = cluster.shared / "whole.out"
     wait_until(lambda: cluster.show(job).get("JobState") == "COMPLETED", "the job ends", log)
     assert_finished(cluster.shared / "whole")
