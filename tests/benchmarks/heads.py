@@ -22,11 +22,11 @@ import torch
 
 from orchestrator.machines.gpu_share import KEEP_FREED_MEMORY
 from tests.benchmarks.flickr8k import generate
+from tests.benchmarks.fused import StackedSteps
 from tests.benchmarks.rows import Row
 from tests.benchmarks.timing import alternate, apart
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.data.dataset import Dataset, Split
-from trainables.fused import StackedEpoch
 from trainables.trial import Trial
 
 NEEDED = 0.5
@@ -90,15 +90,7 @@ def stacked_step(data: Dataset, batch_size: int, options: argparse.Namespace, *,
         config = TrialConfig(dataset="generated", model="head", training=training, seed=0 if shared else place, **loss)
         trials.append(Trial(config, data, torch.device("cpu"), beside=trials[0] if trials else None))
         trials[-1].begin_epoch()
-    epochs = [StackedEpoch(trials)]
-
-    def step() -> None:
-        if not epochs[0].step():
-            epochs[0] = StackedEpoch(trials)
-            epochs[0].step()
-
-    step()
-    return step
+    return StackedSteps(trials, 1)
 
 
 def plain_product(batch_size: int, options: argparse.Namespace) -> tuple[Callable[[], object], int]:
