@@ -144,29 +144,30 @@ class Searches(SearchesHere):
     def start(
         self, experiment: Experiment, workload: TroubledWorkload, death: Death | None = None, *, own_ray: bool = False
     ) -> ForkServerProcess:
-        address = self.resources if own_ray else self.address
-        arguments = (self.output, experiment.to_dict(), workload, address, death, self.tracking)
-        self.prints, self._waited = workload.log.parent, self._waits()
-        process = CONTEXT.Process(target=drive, args=arguments)
-        process.start()
-        self.started.append(process)
-        return process
+        return self._start(drive, experiment, workload, self.resources if own_ray else self.address, death)
 
     def start_orphan(self, experiment: Experiment, workload: TroubledWorkload) -> psutil.Process:
         """Start a search with a Ray of its own whose parent is process 1, as that of what systemd starts is."""
-        arguments = (self.output, experiment.to_dict(), workload, self.resources, None, self.tracking)
+        self._start(drive_orphaned, experiment, workload, self.resources).join(60)
+        self.orphans.append(psutil.Process(int((self.prints / "orphan").read_text())))
+        return self.orphans[-1]
+
+    def _start(
+        self,
+        target: Callable[..., None],
+        experiment: Experiment,
+        workload: TroubledWorkload,
+        address: str | dict[str, int],
+        death: Death | None = None,
+    ) -> ForkServerProcess:
         self.prints, self._waited = workload.log.parent, self._waits()
-        parent = CONTEXT.Process(target=drive_orphaned, args=arguments)
-        parent.start()
-        self.started.append(parent)
-        parent.join(60)
-        orphan = psutil.Process(int((self.prints / "orphan").read_text()))
-        self.orphans.append(orphan)
-        return orphan
+        arguments = (self.output, experiment.to_dict(), workload, address, death, self.tracking)
+        self.started.append(CONTEXT.Process(target=target, args=arguments))
+        self.started[-1].start()
+        return self.started[-1]
 
     def finish(self, experiment: Experiment, workload: TroubledWorkload, *, code: int = 0) -> None:
-        process = self.start(experiment, workload)
-        self.join(process, code)
+        self.join(self.start(experiment, workload), code)
 
     def crash(self, experiment: Experiment, workload: TroubledWorkload, condition: Callable[[History], bool]) -> None:
         process = self.start(experiment, workload)
@@ -176,8 +177,7 @@ class Searches(SearchesHere):
         workload.go.touch()
 
     def die(self, experiment: Experiment, workload: TroubledWorkload, death: Death) -> None:
-        process = self.start(experiment, workload, death)
-        self.join(process, -signal.SIGKILL)
+        self.join(self.start(experiment, workload, death), -signal.SIGKILL)
 
     def join(self, process: ForkServerProcess, code: int = 0) -> None:
         """Wait until a search has ended, which has to be with that exit code."""
@@ -188,9 +188,10 @@ class Searches(SearchesHere):
         runs = process.is_running if isinstance(process, psutil.Process) else process.is_alive
 
         def holds() -> bool:
-            met, alive = condition(self.history()), runs()
-            assert met or alive, self.errors()
-            return met
+            # In this order: what the process wrote at its end counts.
+            alive, is_met = runs(), condition(self.history())
+            assert alive or is_met, self.errors()
+            return is_met
 
         wait_until(holds, "the search gets on", self.prints / "stderr")
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -88,18 +89,15 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.proof
-def test_a_disk_that_fills_up_stops_the_search_and_loses_nothing(
-    small_disk: Path, store_template: Path, cluster: str, tmp_path: Path
-) -> None:
-    output = small_disk / "runs"
-    output.mkdir()
-    searches = Searches(output, cluster)
-    searches.tracking, searches.log = Tracking(default_uri(tmp_path), end=60), tmp_path / "trained.jsonl"
-    shutil.copy(store_template, tmp_path / "mlflow.db")
+def test_a_disk_that_fills_up_stops_the_search_and_loses_nothing(small_disk: Path, searches: Searches) -> None:
+    searches.tracking = Tracking(default_uri(searches.output), end=60)
+    searches.output = small_disk / "runs"
+    searches.output.mkdir()
     workload = searches.workload(otherwise=Trouble("wait"))
     process = searches.start(EXPERIMENT, workload)
     searches.wait_until_held(process)
-    fill(small_disk / "ballast")
+    with suppress(OSError):
+        (small_disk / "ballast").write_bytes(bytes(2**20))
     workload.go.touch()
     searches.join(process, 1)
     stopped = searches.history()
@@ -110,7 +108,6 @@ def test_a_disk_that_fills_up_stops_the_search_and_loses_nothing(
     searches.finish(EXPERIMENT, workload)
     assert searches.printed().endswith("tracked\n"), searches.printed()
     searches.judge(stopped, kills=1, tracking_uri=searches.tracking.uri)
-    searches.close()
 
 
 @pytest.mark.parametrize("under", ["the journal", "a trial"])
@@ -135,12 +132,3 @@ def test_a_full_disk_stops_the_search_and_fails_no_trial(
     assert {str(trial.state) for trial in stopped.trials.values()} <= {"finished", "running"}
     assert stopped.running()
     searches.conclude(EXPERIMENT, workload, stopped, kills=1)
-
-
-def fill(path: Path) -> None:
-    with path.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(b"\0" * 4096)
-        except OSError:
-            return
