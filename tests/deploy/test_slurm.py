@@ -1,6 +1,6 @@
 """The Slurm script in front of programs that write down what they were told: Slurm's own, Ray and the search.
 
-``test_real_slurm.py`` interrupts and cancels it under a real Slurm.
+``test_real_slurm.py`` does so under a real Slurm.
 """
 
 import os
@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.files import DEPLOY
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.proof
 
@@ -41,7 +42,8 @@ PROGRAMS = {
         for _ in {1..600}; do grep -q '^ray start --block' said && break; sleep 0.1; done;;
       esac; echo "$JOINED" """,
     "orchestrator": """echo "orchestrator $*" >> said; cat "$RAY_AUTH_TOKEN_PATH" > token
-      exit "$CODE" """,
+      trap 'echo told >> said; exit 130' TERM; echo searching >> said
+      for _ in $(seq "$TENTHS"); do sleep 0.1; done; exit "$CODE" """,
 }
 
 
@@ -59,7 +61,7 @@ def job(tmp_path: Path) -> Path:
 def start(job: Path, **given: object) -> "subprocess.Popen[str]":
     environment = {"PATH": "/usr/bin:/bin", "SLURM_SUBMIT_DIR": str(job), "SLURM_JOB_ID": JOB, "ICR_PAUSE": "0"}
     environment |= {"SLURM_JOB_NODELIST": "n[1-3]", "SLURM_CPUS_PER_TASK": "16"}
-    usual = {"nodes": "one two three", "code": 0, "head": "well", "known": "yes", "joined": 3}
+    usual = {"nodes": "one two three", "tenths": 1, "code": 0, "head": "well", "known": "yes", "joined": 3}
     environment |= {name.upper(): str(value) for name, value in (usual | given).items()}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     command = [str(SCRIPT), "flickr8k-losses"]
@@ -103,6 +105,20 @@ def test_one_node_has_no_workers(job: Path) -> None:
     assert end(start(job, nodes="one")) == 0
     said = (job / "said").read_text()
     assert sum(line.startswith("ray start") for line in said.splitlines()) == 1 and "--exclude" not in said
+
+
+def test_an_interrupted_job_is_queued_again_when_rays_folders_are_gone(job: Path) -> None:
+    # A shell that started the tests in the background lets them ignore INT, and so would their scripts.
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    process, said = start(job, tenths=6000), job / "said"
+    signal.signal(signal.SIGINT, former)
+    # The worker as well: what it says would come in between.
+    words = ("searching", f"--block --address=10.0.0.1:{PORT} ")
+    wait_until(lambda: said.exists() and all(word in said.read_text() for word in words), "all search")
+    process.send_signal(signal.SIGINT)
+    assert end(process) == 130
+    lines = said.read_text().splitlines()
+    assert lines[-3] == "told" and "rm -rf" in lines[-2] and lines[-1] == f"scontrol requeue {JOB}"
 
 
 @pytest.mark.parametrize("broken", [{"head": "dead"}, {"known": "no"}], ids=["no head", "no address"])

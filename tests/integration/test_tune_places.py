@@ -16,7 +16,6 @@ from orchestrator.searches.search import run_search
 from orchestrator.tuner import tune_patches
 from orchestrator.tuner.tune_patches import fits
 from tests.faults.searches import tiny
-from tests.support import waiting
 from tests.support.fake_workload import FakeWorkload
 from tests.support.waiting import wait_until
 from trainables.checkpoint import EpochReport
@@ -72,8 +71,9 @@ def test_trials_shorter_than_an_actors_start_run_side_by_side(
 ) -> None:
     import ray
 
-    for module in (waiting, sys.modules[__name__]):
-        ray.cloudpickle.register_pickle_by_value(module)
+    # The actors don't know the tests.
+    for name in (__name__, wait_until.__module__):
+        ray.cloudpickle.register_pickle_by_value(sys.modules[name])
     resources = {"cpus": 1, "gpus": 0, "max_concurrent": limit}
     experiment = tiny(training={"epochs": 1}, search={"sampler": "random", "trials": TRIALS}, resources=resources)
     # An actor of the test before may still be ending: while it has its CPU, there is room for one alone.
@@ -128,8 +128,9 @@ def test_so_many_trials_wait_for_nodes(
 ) -> None:
     import ray
 
-    for module in (waiting, sys.modules[__name__]):
-        ray.cloudpickle.register_pickle_by_value(module)
+    # The actors don't know the tests.
+    for name in (__name__, wait_until.__module__):
+        ray.cloudpickle.register_pickle_by_value(sys.modules[name])
     if said is None:
         monkeypatch.delenv(WAITING, raising=False)
     else:
