@@ -180,11 +180,14 @@ def is_healthy(stack: Stack, service: str) -> bool:
     return subprocess.run([str(IMAGE / "healthy.sh")], env=stack.environment(service)).returncode == 0
 
 
-def refusal(stack: Stack, path: str, account: str = "") -> int:
+def refusal(stack: Stack, path: str, account: str = "", sent: bytes | None = None) -> int:
     """Return the status with which the tracking server refuses a request of an account, ``NAME:PASSWORD``."""
     authorization = {"Authorization": f"Basic {b64encode(account.encode()).decode()}"} if account else {}
+    request = urllib.request.Request(
+        f"{stack.mlflow}{path}", sent, headers={"Content-Type": "application/json", **authorization}
+    )
     with pytest.raises(HTTPError) as refused:
-        urllib.request.urlopen(urllib.request.Request(f"{stack.mlflow}{path}", headers=authorization), timeout=120)
+        urllib.request.urlopen(request, timeout=120)
     return refused.value.code
 
 
@@ -237,7 +240,8 @@ def check_accounts(stack: Stack) -> None:
     guessed = stack.folder / "secrets" / "mlflow_admin_password"
     assert "You are not authenticated" in stack.drive("sync", ends=2, MLFLOW_TRACKING_PASSWORD_FILE=str(guessed))
     driver = f"{DRIVER}:{guessed.with_name('mlflow_driver_password').read_text()}"
-    assert refusal(stack, "/api/2.0/mlflow/users/get?username=admin", driver) == 403
+    friend = b'{"username": "friend", "password": "with a long password"}'
+    assert refusal(stack, "/api/2.0/mlflow/users/create", driver, friend) == 403
     for path in ("/ajax-api/3.0/mlflow/assistant/config", "/api/3.0/mlflow/gateway/secrets/list"):
         assert refusal(stack, path, driver) == 404
 

@@ -110,10 +110,6 @@ class Simulated:
         ended = [number for number, is_ended in enumerate(self.ended) if is_ended]
         return self.places[sorted(ended, key=lambda number: -self.curves[number][EPOCHS])[:count]]
 
-    def fresh(self, place: Array, seeds: int) -> float:
-        """Return the mean value of fresh trainings."""
-        return self.expected(place) + self._noise * float(self._generator.normal(size=seeds).mean())
-
     def _train(self, place: Array, rungs: Mapping[int, list[float]]) -> dict[int, float]:
         """Return epoch -> best value so far, up to the rung at which the trial is stopped."""
         end = self.expected(place) + self._noise * float(self._generator.normal())
