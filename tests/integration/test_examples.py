@@ -1,5 +1,6 @@
-"""The scripts of docs/examples.md run one after the other, as they are."""
+"""The examples of docs/examples.md and docs/plugins.md run as they are."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.deploy.commands import check, in_shell
 from tests.support.plugins import EXAMPLES
 
 SCRIPTS = ["own_loss.py", "search_and_verdict.py", "read_results.py"]
@@ -19,7 +21,6 @@ PARAMETERS = '# %% tags=["parameters"]\n'
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the examples to work in, where `orchestrator` is on the PATH as in an activated environment."""
     copy = shutil.copytree(EXAMPLES, tmp_path / "examples")
-    monkeypatch.chdir(copy)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
@@ -27,15 +28,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return copy
 
 
-def run_as_users_do(script: Path) -> str:
-    done = subprocess.run([sys.executable, script.name], cwd=script.parent, capture_output=True, text=True)
+def run(folder: Path, *command: str) -> str:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 @pytest.mark.proof
 def test_the_scripts_run_as_they_are_in_their_order(folder: Path) -> None:
-    printed = [run_as_users_do(folder / script) for script in SCRIPTS]
+    printed = [run(folder, sys.executable, script) for script in SCRIPTS]
     assert "nt_xent:" in printed[0]
     assert "better" in printed[1] or "tie" in printed[1]
     assert "gradient_negatives" in printed[2]
@@ -50,3 +51,24 @@ def test_the_page_names_every_script_and_all_are_in_cells() -> None:
         assert f"](examples/{script})" in page
         text = (EXAMPLES / script).read_text()
         assert text.startswith("# %% [markdown]\n# # ") and (PARAMETERS in text or script == SCRIPTS[2])
+
+
+def test_the_example_of_a_loss_is_short_its_commands_are_taken_and_a_page_shows_it() -> None:
+    files = [path for path in (EXAMPLES / "own-loss").iterdir() if path.is_file()]
+    assert sum(len(path.read_text().splitlines()) for path in files) < 40
+    commands = list(in_shell((EXAMPLES / "own-loss" / "run.sh").read_text()))
+    assert [command[1] for command in commands] == ["check-plugin", "data", "search", "summarise"]
+    for command in commands:
+        check(command)
+    code = (EXAMPLES / "own-loss" / "my_losses.py").read_text().partition('"""\n')[2].strip()
+    assert code in (EXAMPLES.parent / "plugins.md").read_text()
+
+
+@pytest.mark.proof
+def test_the_example_of_a_loss_ends_in_a_confirmed_verdict(folder: Path) -> None:
+    printed = run(folder / "own-loss", "sh", "run.sh")
+    summary = json.loads((folder / "own-loss" / "runs" / "own-loss" / "summary.json").read_text())
+    (verdict,) = summary["verdicts"]
+    assert verdict["dataset"] == "scenes" and summary["winners"]["scenes"]["confirmed"]
+    assert {trial["loss"] for trial in summary["trials"]} == {"pair_sigmoid", "nt_xent"}
+    assert "Contributing pairs of losses without weights of their own" in printed
