@@ -39,7 +39,10 @@ RUN = FOLDER / "proofs.run.json"
 """What a run of pytest with ``-p tests.proofs`` is to do, as ``Run`` has it."""
 
 PROOFS = {
-    "tests/faults/test_drivers.py": ("orchestrator/journal/", "orchestrator/searches/", "orchestrator/storage/"),
+    "tests/faults/test_drivers.py": (
+        *("orchestrator/journal/", "orchestrator/searches/", "orchestrator/storage/"),
+        "orchestrator/machines/processes.py",
+    ),
     "tests/faults/test_every_record.py": ("orchestrator/journal/", "orchestrator/studies/", "orchestrator/searches/"),
     "tests/faults/test_trials.py": ("orchestrator/tuner/callback.py", "orchestrator/tuner/allocation.py"),
     "tests/faults/test_engines.py": ("orchestrator/tuner/engines.py", "orchestrator/tuner/lockstep.py"),
@@ -47,12 +50,11 @@ PROOFS = {
     "tests/faults/test_lost_ray.py": ("orchestrator/tuner/runtime.py",),
     "tests/faults/test_restarted_head.py": (),
     "tests/faults/test_tracking_server.py": ("orchestrator/tracking/",),
-    "tests/integration/test_search.py": ("orchestrator/tuner/", "orchestrator/machines/processes.py"),
+    "tests/integration/test_search.py": ("orchestrator/tuner/", "orchestrator/studies/study.py"),
     "tests/integration/test_confirm.py": ("orchestrator/winners/", "orchestrator/studies/source.py"),
     "tests/integration/test_regress.py": ("orchestrator/regression/rerun.py",),
     "tests/integration/test_claims_rerun.py": ("orchestrator/regression/claims.py", "orchestrator/claims/"),
     "tests/integration/test_plugin_search.py": ("orchestrator/experiment/plugins.py", "trainables/plugins/"),
-    "tests/integration/test_choice.py": ("orchestrator/studies/study.py",),
     "tests/integration/test_registry.py": ("orchestrator/tracking/", "orchestrator/winners/"),
     "tests/integration/test_secrets.py": ("orchestrator/tracking/address.py",),
     "tests/integration/test_tour.py": ("README.md", "orchestrator/commands/"),

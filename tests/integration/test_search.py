@@ -5,11 +5,14 @@ from pathlib import Path
 
 import pytest
 import yaml
+from mlflow import MlflowClient
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
+from orchestrator.report.experiment_report import report_experiments
 from orchestrator.searches.search import SearchResult, run_search
+from orchestrator.tracking.address import default_uri
 from tests.faults.invariants import assert_recorded_once
 from tests.faults.searches import grid
 from tests.support.experiments import make_experiment
@@ -82,3 +85,27 @@ def test_a_search_with_more_trials_resumes_where_it_was(trials_run: None, output
     result = search(make_experiment(search=long, resources=limits), output, FakeWorkload())
     assert len(result.summary["trials"]) == 8
     assert_recorded_once(output)
+
+
+def test_a_search_that_chooses_its_loss_is_one_study_from_the_first_trial_to_the_report(
+    output: Path, trials_run: None
+) -> None:
+    experiment = make_experiment(search={"loss": "choose", "sampler": "tpe", "trials": 10})
+    result = search(experiment, output, FakeWorkload())
+    history = read(output)
+    trials = list(history.trials.values())
+    assert {trial.study for trial in trials} == {"pets-vsepp-any"}
+    assert [trial.config.loss for trial in trials[:2]] == ["nt_xent", "triplet_sh"]
+    assert all(f"{trial.config.loss}." in name for trial in trials for name in trial.params if name != "loss")
+    winner = result.summary["winners"]["pets"]
+    assert history.trials[winner["trial"]].config.loss == winner["loss"]
+    # Every trial is a run with its own loss; that of the study says that it is any.
+    client = MlflowClient(default_uri(output))
+    found = client.get_experiment_by_name("tiny")
+    tags = [run.data.tags for run in client.search_runs([found.experiment_id])]
+    of_trials = {tag["trial"]: tag["loss"] for tag in tags if tag["kind"] == "trial"}
+    assert of_trials == {trial.id: trial.config.loss for trial in trials}
+    assert [tag["loss"] for tag in tags if tag["kind"] == "study"] == ["any"]
+    assert_recorded_once(output)
+    page = report_experiments([output / "tiny"], output, data_root=None, device="cpu")[0].read_text()
+    assert "nt_xent.temperature" in page and "triplet_sh.margin" in page
