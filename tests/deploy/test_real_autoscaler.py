@@ -29,8 +29,9 @@ HEAD_ID = "f" * 51 + "00000"
 @pytest.fixture
 def host(short_path: Path) -> Iterator[Host]:
     """All processes of the simulated machines, which end with it."""
-    with Network(short_path, ["host"]) as network:
-        yield network.hosts["host"]
+    # By this name Ray finds the address that all of them have.
+    with Network(short_path, ["localhost"]) as network:
+        yield network.hosts["localhost"]
 
 
 def cluster(workers: int) -> str:
