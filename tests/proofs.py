@@ -85,7 +85,6 @@ PROOFS = {
     "tests/test_site.py": ("docs/",),
     "tests/test_guard.py": ("tests/guard.py", "tests/conftest.py"),
     "tests/test_proofs.py": ("tests/proofs.py",),
-    "tests/integration/test_begun_before.py": ("orchestrator/tuner/actor.py",),
     "tests/integration/test_fusion.py": ("orchestrator/tuner/engines.py", "trainables/fused.py"),
     "tests/integration/test_tune_places.py": ("orchestrator/tuner/tune_patches.py",),
     "tests/integration/test_two_hosts.py": ("orchestrator/tuner/callback.py", "orchestrator/machines/cluster.py"),

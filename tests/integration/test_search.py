@@ -1,6 +1,7 @@
 """Searches, whole and extended: the invariants of the design hold. ``tests/faults`` interrupts and kills them."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,12 @@ from orchestrator.searches.search import SearchResult, run_search
 from orchestrator.tracking.address import default_uri
 from tests.faults.invariants import assert_recorded_once
 from tests.faults.searches import grid
+from tests.support.commands import run_command
 from tests.support.experiments import make_experiment
 from tests.support.fake_workload import FakeWorkload, curve
 from trainables.errors import ConfigError
 
+BEGUN = Path(__file__).parent.parent / "fixtures" / "begun_search"
 TEMPERATURES = [0.05, 0.1, 0.3, 0.45, 0.006, 0.02]
 
 
@@ -109,3 +112,22 @@ def test_a_search_that_chooses_its_loss_is_one_study_from_the_first_trial_to_the
     assert_recorded_once(output)
     page = report_experiments([output / "tiny"], output, data_root=None, device="cpu")[0].read_text()
     assert "nt_xent.temperature" in page and "triplet_sh.margin" in page
+
+
+@pytest.mark.proof
+def test_a_search_of_version_0_1_0_resumes_to_the_winner_of_the_undisturbed_search(
+    trials_run: None, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undisturbed = json.loads((BEGUN / "undisturbed.json").read_text())
+    monkeypatch.setenv("XDG_CACHE_HOME", str(output.parent / "cache"))
+    shutil.copytree(BEGUN / "begun", output / "begun")
+    before = (output / "begun" / "journal.jsonl").read_bytes()
+    places = ["--data-root", str(BEGUN / "data"), "--output", str(output)]
+    assert run_command(["search", str(BEGUN / "begun.yaml"), *places]) == 0
+    summary = json.loads((output / "begun" / "summary.json").read_text())
+    winner = summary["winners"]["tiny"]
+    assert (winner["trial"], winner["params"]) == (undisturbed["trial"], undisturbed["params"])
+    # Other processors round otherwise, and one rank of 18 images is worth several points of rsum.
+    assert winner["val"]["rsum"] == pytest.approx(undisturbed["val_rsum"], abs=20)
+    assert {trial["trial"]: trial["state"] for trial in summary["trials"]} == undisturbed["trials"]
+    assert (output / "begun" / "journal.jsonl").read_bytes().startswith(before)
