@@ -48,7 +48,6 @@ PROOFS = {
     "tests/faults/test_engines.py": ("orchestrator/tuner/engines.py", "orchestrator/tuner/lockstep.py"),
     "tests/faults/test_spot_machines.py": ("orchestrator/tuner/callback.py",),
     "tests/faults/test_lost_ray.py": ("orchestrator/tuner/runtime.py",),
-    "tests/faults/test_restarted_head.py": (),
     "tests/faults/test_tracking_server.py": ("orchestrator/tracking/",),
     "tests/integration/test_search.py": ("orchestrator/tuner/", "orchestrator/studies/study.py"),
     "tests/integration/test_confirm.py": ("orchestrator/winners/", "orchestrator/studies/source.py"),

@@ -1,4 +1,4 @@
-"""A search over two hosts that share nothing but an object store; one of them dies, and the search does not."""
+"""Searches over two hosts: one of them dies, and the search does not; a head starts anew, and it ends in order."""
 
 import json
 import sys
@@ -14,11 +14,11 @@ from orchestrator.journal.trial import TrialState
 from orchestrator.results.answers import summarise
 from tests.deploy.network import Network
 from tests.faults.invariants import assert_ended_once
-from tests.faults.searches import grid
+from tests.faults.searches import grid, tiny
 from tests.integration.search_process import command, history
 from tests.support.bucket import CREDENTIALS, s3_server
 from tests.support.fake_workload import curve
-from tests.support.hosts import ROOT, ray_command, ray_environment
+from tests.support.hosts import ROOT, Host, ray_command, ray_environment
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.proof
@@ -31,6 +31,11 @@ EPOCHS = 10
 def network(short_path: Path) -> Iterator[Network]:
     with Network(short_path, ("first", "second")) as made:
         yield made
+
+
+def head_command(head: Host, base: Path) -> list[str]:
+    options = [f"--node-ip-address={head.address}", "--port=6379", f"--temp-dir={base / 'ray'}"]
+    return ray_command("--head", "--include-dashboard=false", *options)
 
 
 def hosts_that_report(base: Path) -> set[str]:
@@ -48,8 +53,7 @@ def test_a_search_outlives_one_of_its_two_hosts(network: Network) -> None:
     for host in (head, worker):
         host.run("touch", str(base / "hold"))
     address = f"{head.address}:6379"
-    options = [f"--node-ip-address={head.address}", "--port=6379", f"--temp-dir={base / 'ray'}"]
-    head.start(ray_command("--head", "--include-dashboard=false", *options), environment, log)
+    head.start(head_command(head, base), environment, log)
     with s3_server(head.address, 9000, within=head.inside()) as endpoint:
         head.run(sys.executable, "-m", "tests.support.bucket", "make", endpoint)
         wait_until(lambda: worker.hears(head.address, 6379), "the head listens", log)
@@ -88,3 +92,31 @@ def check(base: Path, stored: list[str]) -> None:
     manifests = [key for key in stored if key.endswith("manifest.json")]
     assert len(manifests) == len(found.trials), "one checkpoint an ended trial"
     assert {key.split("/")[3] for key in manifests} == set(found.trials)
+
+
+def test_a_search_ends_in_order_where_its_head_is_started_again(network: Network) -> None:
+    base, (head, driver) = network.shared, network.hosts.values()
+    # On a busy machine the head takes longer to answer than the 5 s that Ray waits.
+    environment = {**ray_environment(base, "secret-of-this-test"), "RAY_gcs_rpc_server_connect_timeout_s": "60"}
+    log, said, address = base / "log", base / "said", f"{head.address}:6379"
+    first = head.start(head_command(head, base), environment, log)
+    wait_until(lambda: driver.hears(head.address, 6379), "the head listens", log)
+    # As the driver of Compose: a node that runs no trials (deploy/image/join-ray.sh).
+    join = ray_command(f"--address={address}", f"--node-ip-address={driver.address}", "--num-cpus=0")
+    driver.start([word for word in join if word != "--num-cpus=1"], environment, log)
+    # The head's line, then that of the driver's node, which the cluster knows only by then.
+    wait_until(lambda: log.read_text().count("Ray runtime started") == 2, "the driver's node is there", log)
+    experiment = tiny(training={"epochs": 400}, search={"sampler": "random", "trials": 2})
+    search = command(base / "runs", experiment, 0.5, address, str(base / "searches"))
+    started = driver.start(search, {**environment, "PYTHONPATH": str(ROOT)}, said)
+    wait_until(lambda: any(trial.last_epoch > 2 for trial in history(base).trials.values()), "a trial trains", said)
+    # Ray then drains its node for up to 30 s.
+    head.run("bash", "-c", "kill -TERM $(pgrep -f 'scripts start --block' | head -1)")
+    first.wait(120)
+    head.start(head_command(head, base), environment, log)
+    assert started.wait(240) == 1, said.read_text()[-4000:]
+    last = said.read_text().splitlines()[-1]
+    assert f"Ray is gone (its head at {address} has ended)" in last, said.read_text()[-4000:]
+    assert "resume with the same command" in last
+    assert "StackTrace" not in said.read_text()
+    assert history(base).outcome is None and (base / "runs" / "tiny" / "lock").read_text() == ""
