@@ -28,9 +28,9 @@ from orchestrator.results.questions import answer_questions
 from orchestrator.results.race import describe_race, run_race
 from orchestrator.results.trends import find_trend, trend_answer
 from orchestrator.results.verdict import judge
-from tests.support.experiments import make_experiment
+from tests.support.experiments import add_trial, make_experiment
 from tests.support.two_coefficients import history_of
-from trainables.config import TrialConfig
+from tests.support.unwritten_ledger import UnwrittenLedger
 
 INTRODUCTION = """# Answers
 
@@ -179,19 +179,15 @@ def trials_of(
     dataset: str, values: Mapping[str, Sequence[float]], states: Sequence[TrialState] = (), first: float = 0.1
 ) -> History:
     """Return a search of losses with a value a trial; the last trials of the last loss have other states."""
-    experiment = make_experiment(losses=list(values), datasets=[dataset], training={"epochs": 2})
-    history = History(experiment=BegunExperiment.of(experiment.to_dict()))
+    ledger = UnwrittenLedger(make_experiment(losses=list(values), datasets=[dataset], training={"epochs": 2}))
     for loss, of_loss in values.items():
+        name = "temperature" if loss == "nt_xent" else "margin"
         for number, value in enumerate(of_loss):
-            study = f"{dataset}-vsepp-{loss}"
-            params = {"temperature" if loss == "nt_xent" else "margin": first + number / 10}
-            config = TrialConfig(dataset=dataset, loss=loss, loss_parameters=params)
-            trial = Trial(f"{study}-{number:04}", study, number, params, config, 0.0, state=TrialState.FINISHED)
-            trial.epochs = {1: {"val/rsum": value - 1}, 2: {"val/rsum": value}}
-            history.trials[trial.id] = trial
-    for trial, state in zip(reversed(history.trials.values()), states, strict=False):
+            params = {name: first + number / 10}
+            add_trial(ledger, [value - 1, value], loss=loss, dataset=dataset, params=params)
+    for trial, state in zip(reversed(ledger.history.trials.values()), states, strict=False):
         trial.state = state
-    return history
+    return ledger.history
 
 
 def summary_of(verdicts: Mapping[str, DatasetVerdict]) -> Summary:

@@ -17,10 +17,8 @@ import pytest
 import torch
 from mlflow import MlflowClient
 
-from orchestrator.journal.history import History
-from orchestrator.journal.journal import read_journal
 from orchestrator.tracking.address import default_uri
-from tests.faults.invariants import assert_ended_once, assert_tracked_once
+from tests.faults.invariants import assert_recorded_once
 from trainables.data.batches import ResidentSplit
 from trainables.data.dataset import load_dataset
 from trainables.evaluation import evaluate, load_best
@@ -108,15 +106,8 @@ def test_a_search_from_the_command_line_ends_with_a_tested_winner(undisturbed: P
     rsums = {name: evaluate(model, split)["rsum"] for name, split in splits.items()}
     assert len(set(rsums.values())) == 3, "a split that is taken for another one must be noticed"
     assert (winner["val"]["rsum"], winner["test"]["rsum"]) == pytest.approx((rsums["val"], rsums["test"]))
-    assert_once(undisturbed)
+    assert_recorded_once(undisturbed, "scenes-smoke")
     assert MlflowClient(tracking_uri=default_uri(undisturbed)).get_registered_model("icr-scenes").aliases
-
-
-def assert_once(folder: Path) -> None:
-    """Each trial ended once and has one run in MLflow, with each epoch once."""
-    records = read_journal(folder / "scenes-smoke" / "journal.jsonl")
-    assert_ended_once(records, History.of(records))
-    assert_tracked_once(default_uri(folder), History.of(records))
 
 
 def test_a_search_whose_driver_is_killed_resumes_to_the_same_winner(undisturbed: Path) -> None:
@@ -128,7 +119,7 @@ def test_a_search_whose_driver_is_killed_resumes_to_the_same_winner(undisturbed:
     known = ("params", "best_epoch", "val", "test")
     winner, expected = (summary_of(output)["winners"]["scenes"] for output in (folder, undisturbed))
     assert {name: winner[name] for name in known} == {name: expected[name] for name in known}
-    assert_once(folder)
+    assert_recorded_once(folder, "scenes-smoke")
 
 
 def test_the_report_of_the_search_is_drawn_in_a_browser(undisturbed: Path, browser: Any) -> None:

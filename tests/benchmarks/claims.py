@@ -35,7 +35,6 @@ COMPARISONS = ("best", "beats", "opposed")
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pages", type=int, default=1000, help="of each row, simulated")
     parser.add_argument("--shuffles", type=int, default=200, help="pages of exchanged rows")
-    parser.add_argument("--seed", type=int, default=0)
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
@@ -45,7 +44,7 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
     yield Row(
         "the paper's tables: claims that hold", "claims", found, count, "claims that the paper draws from its tables"
     )
-    generator = np.random.default_rng([options.seed, 1])
+    generator = np.random.default_rng([0, 1])
     compare = {claim.id for claim in claims.claims if claim.holds_if[0].kind in COMPARISONS}
     left = [len(held(claims, shuffled(cells, generator)) & compare) for _ in range(options.shuffles)]
     note = f"at most {max(left)} on a page"
@@ -53,7 +52,7 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
         "exchanged rows: claims that hold", "claims", float(np.mean(left)), len(compare), "claims of losses", note=note
     )
     for number, (case, truth) in enumerate(truths(paper).items(), start=2):
-        generator = np.random.default_rng([options.seed, number])
+        generator = np.random.default_rng([0, number])
         false, right = false_holds(claims, truth, options.pages, generator)
         share, error = 100 * false / options.pages, 100 * np.sqrt(0.05 * 0.95 / options.pages)
         above = "; ABOVE" if share > 100 * claims.level + 2 * error else ""

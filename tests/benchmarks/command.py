@@ -5,6 +5,7 @@ options, ``json`` is everyone's, and ``device`` of those that run on a GPU as we
 """
 
 import argparse
+import ast
 import json
 import subprocess
 import sys
@@ -18,25 +19,11 @@ from typing import Any
 from tests.benchmarks.rows import COLUMNS, load, write_json
 from trainables.errors import ConfigError
 
-BENCHMARKS = {
-    "installed": "what the core and the extras weigh, beside an installation of everything",
-    "claims": "how often the engine of certify says holds, on the paper's tables and on simulated pages",
-    "cross_attention": "a training step and an evaluation of SCAN beside a loop over captions",
-    "epoch": "an epoch of VSE++ beside a plain PyTorch loop of the published kind",
-    "evaluation": "evaluation beside an argsort a query, as published",
-    "fused": "trials as one stacked model, beside one after another and a process each",
-    "gpu": "trainings on a GPU beside its CPU: time, agreement, determinism, bf16, memory",
-    "heads": "a step of stacked heads beside a plain matrix product: the share of the machine's peak",
-    "many_trials": "trials that sleep for a second, sixteen at a time, beside plain Ray Tune: 10,000 in 700 s",
-    "pages": "what it takes to look at an experiment of 5,000 trials, beside json.loads of its journal",
-    "prior": "regret of searches that begin from the best settings of other datasets, beside those that do not",
-    "questions": "how often an answer says that the winner beats an equal, simulated",
-    "race": "leads missed and wrong verdicts of a race, beside a fixed design of equal cost",
-    "throughput": "what a search costs a trial beyond its training, beside plain Ray Tune",
-    "verdicts": "how often verdicts err, in simulated studies and on halves of Flickr8k",
-    "bands": "how often the set of best settings holds the true optimum, beside a box around three best, simulated",
-}
-"""Each by its module's name, with what it measures, in the order in which all are run."""
+BENCHMARKS = (
+    *("installed", "claims", "cross_attention", "epoch", "evaluation", "fused", "gpu", "heads", "many_trials", "pages"),
+    *("prior", "questions", "race", "throughput", "verdicts", "bands"),
+)
+"""Each by its module's name, in the order in which all are run."""
 
 ON_GPU = ("epoch", "evaluation", "fused")
 """Those that take ``--device cuda``; the others measure what a GPU has no part in, or the memory of processes."""
@@ -50,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     name = given[0] if given and not given[0].startswith("-") else None
     if name is not None and name not in BENCHMARKS:
         sys.exit(f"error: no benchmark is called {name!r}; there are {', '.join(BENCHMARKS)}")
-    listed = "\n".join(f"  {name:20} {about}" for name, about in BENCHMARKS.items())
+    listed = "\n".join(f"  {name:20} {about(name)}" for name in BENCHMARKS)
     parser = argparse.ArgumentParser(
         prog=f"python -m tests.benchmarks {name or '[NAME]'}",
         description=f"Runs all benchmarks, or one: NAME --help tells its options.\n\n{listed}",
@@ -68,9 +55,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     run_one(name, module, parser.parse_args(given[1:]))
 
 
+def about(name: str) -> str:
+    """Return the first line of what a benchmark says about itself."""
+    code = Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
+    return (ast.get_docstring(ast.parse(code)) or "").partition("\n")[0]
+
+
 def run_one(name: str, module: Any, options: argparse.Namespace) -> None:
     started, before = time.monotonic(), load()
-    print(f"{name}: {BENCHMARKS[name]}; load before: {before:.1f}\n{COLUMNS}", flush=True)
+    print(f"{name}: {about(name)} Load before: {before:.1f}\n{COLUMNS}", flush=True)
     rows = []
     for row in module.run(options):
         rows.append(row.to_dict(name))

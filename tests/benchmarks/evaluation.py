@@ -24,11 +24,10 @@ ROUNDS = 3
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 5000], help="images")
     parser.add_argument("--embedding-size", type=int, default=256)
-    parser.add_argument("--threads", type=int, default=1)
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
-    torch.set_num_threads(options.threads)
+    torch.set_num_threads(1)
     for size in options.sizes:
         yield compare(size, options.embedding_size, options.device)
 

@@ -2,12 +2,16 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 
 from tests.trainables.tiny import split_of
+from trainables.config import TrainingConfig, TrialConfig
 from trainables.data.dataset import Dataset, Split, load_dataset
 from trainables.data.tokenizers import END, SPECIAL, START, Vocabulary
+from trainables.trial import Trial
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 """Where a checkout may have it."""
@@ -58,3 +62,15 @@ def make_split(name: str, features: np.ndarray, rows: np.ndarray, rng: np.random
     ids = len(SPECIAL) + rng.choice(WORDS, size=lengths.sum(), p=frequency / frequency.sum())
     captions = [[START, *part, END] for part in np.split(ids, lengths.cumsum()[:-1])]
     return split_of(name, features, rows, captions, len(captions) // len(rows))
+
+
+def begin_trial(
+    case: str, data: Dataset, device: str | torch.device, beside: Trial | None = None, **training: Any
+) -> Trial:
+    """Return a trial of ``MODEL:SIZE:LOSS``, SIZE the dimensions of the embedding, that has begun its first epoch."""
+    model, size, loss = case.split(":")
+    settings = TrainingConfig(embedding_size=int(size), **training)
+    config = TrialConfig(dataset=NAME, model=model, loss=loss, training=settings)
+    trial = Trial(config, data, torch.device(device), beside=beside)
+    trial.begin_epoch()
+    return trial

@@ -29,10 +29,9 @@ from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.journal import read_journal
 from orchestrator.searches.search import run_search
 from orchestrator.workload.training import TrainablesWorkload
-from tests.benchmarks.flickr8k import NAME, SHARED, add_data_options, load_flickr8k
+from tests.benchmarks.flickr8k import NAME, SHARED, add_data_options, begin_trial, load_flickr8k
 from tests.benchmarks.rows import Row
 from tests.benchmarks.timing import alternate, wait
-from trainables.config import TrainingConfig, TrialConfig
 from trainables.cost import count_steps
 from trainables.data.dataset import Dataset
 from trainables.data.scenes.generate import generate_scenes
@@ -61,7 +60,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cases", nargs="+", metavar="MODEL:SIZE:LOSS", help="by default what fits the device")
     parser.add_argument("--trials", type=int, nargs="+", help="numbers that train at once")
     parser.add_argument("--steps", type=int, default=10, help="that are timed, >= 1")
-    parser.add_argument("--processes", type=int, help="0 leaves processes out")
     parser.add_argument("--search-trials", type=int, default=16, help="0 leaves searches out")
     parser.add_argument("--search-epochs", type=int, default=5, help=">= 2")
 
@@ -85,8 +83,7 @@ def compare(bench: "Bench", trials: int, options: argparse.Namespace) -> Iterato
     needed = NEEDED.get((bench.case, trials, options.device))
     case = f"{bench.case} K={trials}"
     yield Row(case, "s", ours, bench.epoch_seconds(seconds["one"]), "one after another", needed)
-    most = trials if options.device == "cuda" else os.cpu_count() or 1
-    processes = min(trials, most if options.processes is None else options.processes)
+    processes = trials if options.device == "cuda" else min(trials, os.cpu_count() or 1)
     if processes > 1:
         together = bench.epoch_seconds(processes_step_seconds(bench, processes) / processes, processes)
         note = f"{3600 / ours:.0f} epochs an hour" + ("" if options.device == "cuda" else ", on one CPU")
@@ -141,13 +138,7 @@ class Bench:
     steps: int
 
     def trial(self, beside: Trial | None = None) -> Trial:
-        """Return a trial that has begun its first epoch."""
-        model, size, loss = self.case.split(":")
-        training = TrainingConfig(embedding_size=int(size), learning_rate=5e-4)
-        config = TrialConfig(dataset="flickr8k", model=model, loss=loss, training=training)
-        made = Trial(config, self.data, torch.device(self.device), beside=beside)
-        made.begin_epoch()
-        return made
+        return begin_trial(self.case, self.data, self.device, beside, learning_rate=5e-4)
 
     def alone(self) -> "AloneSteps":
         return AloneSteps(self.trial(), self.steps)

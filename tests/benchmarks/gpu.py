@@ -15,10 +15,10 @@ from pathlib import Path
 
 import torch
 
-from tests.benchmarks.flickr8k import load_flickr8k
+from tests.benchmarks.flickr8k import begin_trial, load_flickr8k
 from tests.benchmarks.rows import Row
 from tests.benchmarks.timing import alternate
-from trainables.config import Precision, TrainingConfig, TrialConfig
+from trainables.config import Precision
 from trainables.cost import measure_peak
 from trainables.data.dataset import Dataset
 from trainables.evaluation import evaluate
@@ -26,7 +26,6 @@ from trainables.losses import LOSSES
 from trainables.model_parameters import FEATURES
 from trainables.seeding import choose_device
 from trainables.training_steps import train_epoch
-from trainables.trial import Trial
 
 CASES = [*(f"vsepp:1024:{loss}" for loss in LOSSES), "vsepp:256:triplet_sh", "vsrn:1024:nt_xent", "wsabie:512:warp"]
 """Model, dimensions of the embedding, loss."""
@@ -75,10 +74,7 @@ class Steps:
     def __init__(
         self, case: str, data: Dataset, steps: int, device: torch.device, precision: Precision = "float32"
     ) -> None:
-        model, size, loss = case.split(":")
-        training = TrainingConfig(embedding_size=int(size), precision=precision)
-        config = TrialConfig(dataset="generated", model=model, loss=loss, training=training)
-        self.trial, self.steps = Trial(config, data, device), steps
+        self.trial, self.steps = begin_trial(case, data, device, precision=precision), steps
         self.take()
 
     def take(self) -> None:

@@ -14,6 +14,7 @@ import argparse
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
@@ -21,15 +22,15 @@ import torch
 
 from orchestrator.machines.gpu_share import KEEP_FREED_MEMORY
 from tests.benchmarks.flickr8k import generate
+from tests.benchmarks.fused import StackedSteps
 from tests.benchmarks.rows import Row
 from tests.benchmarks.timing import alternate, apart
 from trainables.config import TrainingConfig, TrialConfig
-from trainables.data.dataset import Dataset
-from trainables.fused import StackedEpoch
+from trainables.data.dataset import Dataset, Split
 from trainables.trial import Trial
 
-NEEDED = {(64, 128): 0.5}
-"""The least share of the peak by trials and batch size."""
+NEEDED = 0.5
+"""The least share of the peak with 64 trials and batches of 128."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +39,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--inputs", type=int, nargs=2, default=[1024, 256], help="features of an image, of a caption")
     parser.add_argument("--embedding-size", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=7, help="that are timed, >= 1")
-    parser.add_argument("--threads", type=int, default=1)
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def measure(options: argparse.Namespace) -> list[Row]:
-    torch.set_num_threads(options.threads)
+    torch.set_num_threads(1)
     rows = []
     for batch_size in options.batch_sizes:
         data = make_data(batch_size, *options.inputs)
@@ -57,18 +57,11 @@ def measure(options: argparse.Namespace) -> list[Row]:
         seconds = alternate({**steps, "product": product}, options.rounds, time.process_time)
         inside = operations_of_step(batch_size, options)
         peak = operations / seconds["product"]
+        needed = NEEDED if (options.trials, batch_size) == (64, 128) else None
         for shared in steps:
-            note = f"{inside / seconds[shared] / 1e9:.0f} of {peak / 1e9:.0f} GFLOP/s, {options.threads} thread"
-            row = Row(
-                f"heads K={options.trials}, {'shared' if shared else 'own'} batches of {batch_size}",
-                "s",
-                seconds[shared],
-                inside / peak,
-                "its products as one torch.mm",
-                NEEDED.get((options.trials, batch_size)),
-                note,
-            )
-            rows.append(row)
+            case = f"heads K={options.trials}, {'shared' if shared else 'own'} batches of {batch_size}"
+            note = f"{inside / seconds[shared] / 1e9:.0f} of {peak / 1e9:.0f} GFLOP/s, 1 thread"
+            rows.append(Row(case, "s", seconds[shared], inside / peak, "its products as one torch.mm", needed, note))
     return rows
 
 
@@ -76,18 +69,16 @@ def make_data(batch_size: int, image_size: int, caption_size: int) -> Dataset:
     """Return a dataset of random features of both sides, a few batches large."""
     made = generate({"train": max(10, batch_size), "val": 10, "test": 10})
     random = np.random.default_rng(1)
-    splits = {}
-    for name, split in made.splits.items():
+
+    def features(count: int, size: int) -> np.ndarray:
+        return random.standard_normal((count, size)).astype(np.float16)
+
+    def with_features(split: Split) -> Split:
         captions = len(split.image_of_caption)
-        splits[name] = type(split)(
-            **{
-                **vars(split),
-                "features": random.standard_normal((len(split.features), image_size)).astype(np.float16),
-                "caption_features": random.standard_normal((captions, caption_size)).astype(np.float16),
-                "caption_rows": np.arange(captions),
-            }
-        )
-    return Dataset(made.name, made.digest, made.vocabulary, splits)
+        sides = features(len(split.features), image_size), features(captions, caption_size)
+        return replace(split, features=sides[0], caption_features=sides[1], caption_rows=np.arange(captions))
+
+    return replace(made, splits={name: with_features(split) for name, split in made.splits.items()})
 
 
 def stacked_step(data: Dataset, batch_size: int, options: argparse.Namespace, *, shared: bool) -> Callable[[], None]:
@@ -95,26 +86,11 @@ def stacked_step(data: Dataset, batch_size: int, options: argparse.Namespace, *,
     training = TrainingConfig(batch_size=batch_size, embedding_size=options.embedding_size, learning_rate=1e-4)
     trials: list[Trial] = []
     for place in range(options.trials):
-        parameters = {"temperature": 0.05 * 1.02**place}
-        config = TrialConfig(
-            dataset="generated",
-            model="head",
-            loss="nt_xent",
-            loss_parameters=parameters,
-            training=training,
-            seed=0 if shared else place,
-        )
+        loss = {"loss": "nt_xent", "loss_parameters": {"temperature": 0.05 * 1.02**place}}
+        config = TrialConfig(dataset="generated", model="head", training=training, seed=0 if shared else place, **loss)
         trials.append(Trial(config, data, torch.device("cpu"), beside=trials[0] if trials else None))
         trials[-1].begin_epoch()
-    epochs = [StackedEpoch(trials)]
-
-    def step() -> None:
-        if not epochs[0].step():
-            epochs[0] = StackedEpoch(trials)
-            epochs[0].step()
-
-    step()
-    return step
+    return StackedSteps(trials, 1)
 
 
 def plain_product(batch_size: int, options: argparse.Namespace) -> tuple[Callable[[], object], int]:

@@ -4,7 +4,7 @@
     orchestrator data generate scenes --images 1500 --out DATA/scenes
     orchestrator data extract scenes --text tfidf-svd --dimensions 128 --data-root DATA
     python -m tests.benchmarks prior --data-root DATA --datasets flickr8k flickr8k_zh flickr8k_ar scenes \\
-        --shared 3 --losses nt_xent ... --seeds 10 --output runs/prior      # resumes where it was interrupted
+        --shared 3 --losses nt_xent ... --seeds 10
 
 For each dataset and loss, real trainings of short linear heads (or of WSABIE, ``--model``) at points of a Sobol
 sequence, and further seeds of the best of them, give a surface (a Gaussian process over coefficients and learning
@@ -19,7 +19,6 @@ own to train and to validate on.
 """
 
 import argparse
-import json
 import math
 import random
 import tempfile
@@ -83,34 +82,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--journals", type=Path, help="begin from the experiments of this output folder instead, in any training"
     )
     parser.add_argument("--images", type=int, default=400, help="of generated datasets")
-    parser.add_argument("--output", type=Path, help="keep the trainings there, and resume them")
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         own = Path(folder) if options.datasets[0] == "scenes" else SHARED
-        found = measure_all(options, options.data_root or own, options.output or Path(folder) / "runs")
-        surfaces = {surface.key: surface for surface in found}
+        surfaces = {surface.key: surface for surface in measure_all(options, options.data_root or own)}
     yield from fidelity(list(surfaces.values()))
     yield from compare_all(Comparison(surfaces, options))
 
 
-def measure_all(options: argparse.Namespace, root: Path, output: Path) -> Iterator["Surface"]:
-    output.mkdir(parents=True, exist_ok=True)
-    path = output / "trainings.jsonl"
-    lines = path.read_text().splitlines() if path.is_file() else []
-    records = [record for record in map(json.loads, lines) if record.setdefault("model", "head") == options.model]
-    known = {(record["dataset"], record["loss"]): record for record in records}
+def measure_all(options: argparse.Namespace, root: Path) -> Iterator["Surface"]:
     data: dict[str, Dataset] = {}
     for loss in options.losses:
         for number, dataset in enumerate(options.datasets):
-            if (dataset, loss) not in known:
-                place = number if number < options.shared else None
-                record = measure(dataset, loss, options, root, place, data)
-                with path.open("a") as file:
-                    file.write(json.dumps(record) + "\n")
-                known[dataset, loss] = record
-            yield Surface(known[dataset, loss])
+            place = number if number < options.shared else None
+            yield Surface(measure(dataset, loss, options, root, place, data))
 
 
 def measure(

@@ -37,7 +37,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--studies", type=int, default=10_000, help="of each row, simulated")
     parser.add_argument("--seeds", type=int, nargs="+", default=[3, 5, 10], help="of each candidate")
     parser.add_argument("--likeness", type=float, nargs="*", default=[0.5, 0.9], help="of images; none: no images")
-    parser.add_argument("--seed", type=int, default=0)
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
@@ -57,7 +56,7 @@ def _rows(case: str, means: Array, losses: int, seeds: int, options: argparse.Na
     spreads["others wide"] = np.where(first, 1.0, WIDE)
     for likeness in (None, *options.likeness):
         for name, spread in spreads.items():
-            generator = np.random.default_rng([options.seed, len(means), seeds])
+            generator = np.random.default_rng([0, len(means), seeds])
             batches = [
                 false_rates(generator, BATCH, means, losses, seeds, spreads=spread, likeness=likeness)
                 for _ in range(max(1, options.studies // BATCH))

@@ -39,24 +39,20 @@ TRUST = (0.5, 0.7, 0.9, 0.98, 1.0)
 
 PAIRS = {
     "images alone": (Effects(seeds=0.0), (5, 5)),
-    "seeds and images, 2 seeds": (Effects(), (2, 2)),
-    "seeds and images, 3 seeds": (Effects(), (3, 3)),
-    "seeds and images, 5 seeds": (Effects(), (5, 5)),
-    "seeds most, 2 seeds": (Effects(seeds=8.0), (2, 2)),
-    "seeds most, 3 seeds": (Effects(seeds=8.0), (3, 3)),
-    "seeds most, 5 seeds": (Effects(seeds=8.0), (5, 5)),
-    "one spread 4 times the other, 3 seeds": (Effects(seeds=3.0, spreads=(4.0, 1.0)), (3, 3)),
-    "one spread 4 times the other, 5 seeds": (Effects(seeds=3.0, spreads=(4.0, 1.0)), (5, 5)),
-    "one without seeds, 3 seeds": (Effects(seeds=3.0), (3, 0)),
-    "one without seeds, 5 seeds": (Effects(seeds=3.0), (5, 0)),
+    **{f"seeds and images, {count} seeds": (Effects(), (count,) * 2) for count in (2, 3, 5)},
+    **{f"seeds most, {count} seeds": (Effects(seeds=8.0), (count,) * 2) for count in (2, 3, 5)},
+    **{
+        f"one spread 4 times the other, {count} seeds": (Effects(seeds=3.0, spreads=(4.0, 1.0)), (count,) * 2)
+        for count in (3, 5)
+    },
+    **{f"one without seeds, {count} seeds": (Effects(seeds=3.0), (count, 0)) for count in (3, 5)},
 }
 """Two candidates without a difference, compared once: what the test alone does, beside the crossed bootstrap."""
 
+SIZES = {f"{count} candidates, {seeds} seeds": (seeds,) * count for count, seeds in ((2, 3), (2, 5), (4, 5), (12, 5))}
+
 STUDIES = {
-    "2 candidates, 3 seeds": (Effects(), (3,) * 2),
-    "2 candidates, 5 seeds": (Effects(), (5,) * 2),
-    "4 candidates, 5 seeds": (Effects(), (5,) * 4),
-    "12 candidates, 5 seeds": (Effects(), (5,) * 12),
+    **{case: (Effects(), seeds) for case, seeds in SIZES.items()},
     "2 candidates, 5 seeds, seeds most": (Effects(seeds=8.0), (5,) * 2),
     "2 candidates, spread 4 times": (Effects(spreads=(4.0, 1.0)), (5,) * 2),
     "12 candidates, a quiet baseline": (Effects(spreads=(4.0,) * 11 + (1.0,)), (5,) * 12),
@@ -64,14 +60,8 @@ STUDIES = {
 }
 """Whole confirmations without a difference, from the choice of the winner on val to the verdict."""
 
-LEADS = {
-    "2 candidates, 3 seeds": (Effects(lead=5.0), (3,) * 2),
-    "2 candidates, 5 seeds": (Effects(lead=5.0), (5,) * 2),
-    "4 candidates, 5 seeds": (Effects(lead=5.0), (5,) * 4),
-    "12 candidates, 5 seeds": (Effects(lead=5.0), (5,) * 12),
-}
+LEADS = {case: (Effects(lead=5.0), seeds) for case, seeds in SIZES.items()}
 """Whole confirmations in which the first candidate is five errors of the images better than all others."""
-
 
 MODELS = ((32, 0.1), (64, 0.1), (64, 1.0))
 """Dimensions and ridge of what is judged on Flickr8k."""

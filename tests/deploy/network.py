@@ -2,8 +2,7 @@
 
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -38,7 +37,8 @@ class Network:
             pytest.skip(reason)
         self.shared = shared
         self.hosts = {name: Host(name) for name in names}
-        self.addresses = {name: f"10.231.9.{number}" for number, name in enumerate(names, start=1)}
+        for number, host in enumerate(self.hosts.values(), start=1):
+            host.address = f"10.231.9.{number}"
         self._lay_cables()
         for name in names:
             self._furnish(name, empty, replaced or {})
@@ -53,22 +53,22 @@ class Network:
             enter = ["nsenter", "--target", str(host.pid), "--net"]
             subprocess.run([*enter, *cable], check=True, capture_output=True, text=True)
             first.run("ip", "link", "set", name, "master", "bridge", "up")
-        for name, host in self.hosts.items():
+        for host in self.hosts.values():
             device = "bridge" if host is first else "cable"
-            host.run("ip", "address", "add", f"{self.addresses[name]}/24", "dev", device)
+            host.run("ip", "address", "add", f"{host.address}/24", "dev", device)
             host.run("ip", "link", "set", device, "up")
 
     def _furnish(self, name: str, empty: Sequence[str], replaced: Mapping[str, str]) -> None:
         """Give a host folders of its own, and the names of the others; its own name is 127.0.1.1, as on Debian."""
-        others = [f"{address} {other}" for other, address in self.addresses.items() if other != name]
+        others = [f"{host.address} {other}" for other, host in self.hosts.items() if other != name]
         replaced = {**replaced, "/etc/hosts": "\n".join(["127.0.0.1 localhost", f"127.0.1.1 {name}", *others]) + "\n"}
         hidden = ("/run", "/tmp", "/dev/shm", *empty)
         kept = [self.shared, *(folder for folder in needed() if any(folder.is_relative_to(part) for part in hidden))]
         lines = ["set -e", *(f"mkdir -p {folder}" for folder in empty), "mount -t tmpfs tmpfs /run"]
         for number, (path, text) in enumerate(replaced.items()):
-            own = self.shared / f"{name}.{number}.{Path(path).name}"
-            own.write_text(text)
-            lines.append(f"mount --bind {own} {path}")
+            file = self.shared / f"{name}.{number}.{Path(path).name}"
+            file.write_text(text)
+            lines.append(f"mount --bind {file} {path}")
         lines += [f"mkdir -p /run/kept/{n}; mount --bind {folder} /run/kept/{n}" for n, folder in enumerate(kept)]
         lines += [f"mount -t tmpfs tmpfs {folder}" for folder in ("/tmp", "/dev/shm", *empty)]
         lines += ["chmod 1777 /tmp /dev/shm"]
@@ -91,13 +91,5 @@ class Network:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """End all hosts and everything on them."""
         for host in self.hosts.values():
             host.kill()
-
-
-def wait_until(condition: Callable[[], bool], what: str, seconds: float = 300) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        time.sleep(0.2)

@@ -22,7 +22,6 @@ def read(name: str = "compose.yaml") -> dict[str, Any]:
 
 
 def names_in(document: dict[str, Any]) -> None:
-    """Check that what services name is there."""
     services = document["services"]
     for service in services.values():
         assert set(service.get("secrets", [])) <= document["secrets"].keys()
@@ -85,7 +84,6 @@ def test_the_database_is_reached_by_the_tracking_server_alone() -> None:
 
 
 def test_what_stays_up_is_looked_after() -> None:
-    """It comes back after a reboot, and somebody asks whether it is well."""
     for name, service in read()["services"].items():
         if service["restart"] == "unless-stopped":
             assert "healthcheck" in service or "HEALTH_URL" in service["environment"], name

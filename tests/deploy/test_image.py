@@ -2,7 +2,8 @@
 
 import re
 import subprocess
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from functools import partial
+from http.server import HTTPServer, SimpleHTTPRequestHandler
 from importlib.metadata import requires
 from pathlib import Path
 from threading import Thread
@@ -154,15 +155,8 @@ def test_a_search_is_healthy_while_it_can_write(tmp_path: Path) -> None:
 
 @pytest.mark.proof
 def test_a_server_is_healthy_while_it_answers(tmp_path: Path) -> None:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200 if self.path == "/health" else 500)
-            self.end_headers()
-
-        def log_message(self, *arguments: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+    (tmp_path / "health").touch()
+    with HTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=tmp_path)) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_port}"
         answers = healthy(HEALTH_URL=f"{address}/health"), healthy(HEALTH_URL=f"{address}/broken")

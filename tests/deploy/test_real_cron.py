@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.files import DEPLOY, filled_in
-from tests.deploy.network import Network, wait_until
+from tests.deploy.network import Network
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.proof
 
@@ -74,13 +75,13 @@ def test_each_end_of_a_rerun_is_told_as_it_should_be(network: Network) -> None:
         text = schedule(shared, name, code)
         host.run("bash", "-c", f"chown -R 31337 {shared}/{name}; cat > /etc/cron.d/icr-{name} <<'END'\n{text}END")
     host.start([CRON, "-f"], {"PATH": "/usr/bin:/bin:/usr/sbin"}, shared / "cron.log")
-    wait_until(lambda: all((shared / name / "opt" / "said").exists() for name in CODES), "cron has knocked", 150)
+    wait_until(lambda: all((shared / name / "opt" / "said").exists() for name in CODES), "cron has knocked")
     for name in CODES:
         said = (shared / name / "opt" / "said").read_text().split()
         assert said[:4] == [f"{shared}/{name}/opt", "icr", "/srv/icr/data", "/var/lib/icr/runs"]
         assert said[4:] == ["regress", "scenes-quick", "--if-due", "24h", "--json"]
         assert (shared / name / "state" / "last.json").read_text() == "{}\n"
     # The file of a mail is there before its last line is.
-    wait_until(lambda: any("a slip" in path.read_text() for path in (shared / "mail").iterdir()), "the mail", 60)
+    wait_until(lambda: any("a slip" in path.read_text() for path in (shared / "mail").iterdir()), "the mail")
     [mail] = [path.read_text() for path in (shared / "mail").iterdir()]
     assert "To: slipped" in mail and f"exit code 5, see {shared}/slipped/state/last.json" in mail

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.files import DEPLOY, filled_in
-from tests.deploy.network import Network, wait_until
+from tests.deploy.network import Network
 from tests.deploy.tiny_search import assert_finished, write_tiny_search
 from tests.support.hosts import ROOT
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.proof
 
@@ -58,7 +59,8 @@ def serve_ssh(network: Network, name: str) -> None:
     ]
     arguments = [word for option in options for word in ("-o", option)]
     network.hosts[name].start([SSHD, "-D", "-f", "/dev/null", *arguments], os.environ, network.shared / f"{name}.ssh")
-    wait_until(lambda: network.hosts["operator"].hears(network.addresses[name], 22), f"{name} listens to SSH", 60)
+    operator, host = network.hosts["operator"], network.hosts[name]
+    wait_until(lambda: operator.hears(host.address, 22), f"{name} listens to SSH")
 
 
 def fill_in(shared: Path) -> Path:
@@ -91,11 +93,11 @@ def test_the_file_starts_a_cluster_that_searches_and_ends(network: Network, shar
     file = str(fill_in(shared))
     ray(network, "get-auth-token", "--generate")
     ray(network, "up", "--yes", "--no-config-cache", file)
-    wait_until(lambda: "raylet" in network.processes("node-1"), "the worker has joined", 240)
+    wait_until(lambda: "raylet" in network.processes("node-1"), "the worker has joined")
     places = f"--data-root {shared}/data --storage {shared}/searches --output {shared}/runs"
     code = f"PYTHONPATH={ROOT} orchestrator search {shared}/tiny.yaml --address auto {places}"
     said = ray(network, "exec", file, f". ~/.icr-profile; {code}")
     assert_finished(shared / "runs", said[-3000:])
     ended = ray(network, "down", "--yes", file)
     for name in ("node-0", "node-1"):
-        wait_until(lambda name=name: "raylet" not in network.processes(name), f"Ray has ended on {name}: {ended}", 150)  # type: ignore[misc]
+        wait_until(lambda name=name: "raylet" not in network.processes(name), f"Ray has ended on {name}: {ended}")  # type: ignore[misc]

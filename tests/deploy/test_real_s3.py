@@ -6,7 +6,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +19,7 @@ from botocore.exceptions import ClientError
 
 from tests.deploy.files import DEPLOY
 from tests.support.bucket import free_port
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.proof
 
@@ -83,8 +83,10 @@ def running(folder: Path) -> Iterator[Server]:
     with (folder / "log").open("w") as log:
         process = subprocess.Popen([program, *command], cwd=folder, stdout=log, stderr=log)
     try:
-        wait_for(ports["s3"], process, folder / "log")
-        yield Server(process, ports["s3"], grpc["s3"], secrets, folder / "log")
+        port, log = ports["s3"], folder / "log"
+        wait_until(lambda: process.poll() is not None or is_healthy(port), "the store is healthy", log)
+        assert process.poll() is None, log.read_text()[-3000:]
+        yield Server(process, port, grpc["s3"], secrets, log)
     finally:
         process.kill()
         process.wait(120)
@@ -96,14 +98,11 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
-def wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    deadline = time.monotonic() + 300
-    while time.monotonic() < deadline and process.poll() is None:
-        with suppress(OSError):
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5).close()
-            return
-        time.sleep(0.2)
-    raise AssertionError(log.read_text()[-3000:])
+def is_healthy(port: int) -> bool:
+    with suppress(OSError):
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5).close()
+        return True
+    return False
 
 
 def greeting(port: int, *, tls: bool) -> bytes:

@@ -5,15 +5,14 @@ Systemd gets targets alone of all that Debian has, so it starts nothing but thes
 
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.deploy.files import DEPLOY
-from tests.deploy.network import wait_until
 from tests.support.hosts import missing
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.proof
 
@@ -69,9 +68,9 @@ class Systemd:
             command = ["bash", "-c", enter, "bash", *spaces, "bash", "-c", begin]
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        wait_until(lambda: bool(children.read_text().split()), "the namespaces are made", 60)
+        wait_until(lambda: bool(children.read_text().split()), "the namespaces are made")
         self.pid = int(children.read_text().split()[0])
-        wait_until(lambda: self.tell("is-active", "icr-regress.timer") == "active", "the timer waits", 60)
+        wait_until(lambda: self.tell("is-active", "icr-regress.timer") == "active", "the timer waits")
 
     def inside(self, *command: str) -> str:
         enter = ["nsenter", "--target", str(self.pid), "--mount", "--pid", "--net", "--cgroup"]
@@ -89,11 +88,13 @@ class Systemd:
         """End systemd and all that it started, and remove the control groups of theirs."""
         self.process.kill()
         self.process.wait(120)
-        deadline = time.monotonic() + 300
-        while self.group.exists() and time.monotonic() < deadline:
-            for folder in sorted((path for path in self.group.rglob("*") if path.is_dir()), reverse=True):
-                subprocess.run(["rmdir", str(folder)], capture_output=True)
-            subprocess.run(["rmdir", str(self.group)], capture_output=True)
+        wait_until(self._is_removed, "the control groups can be removed")
+
+    def _is_removed(self) -> bool:
+        groups = [self.group, *(path for path in self.group.rglob("*") if path.is_dir())]
+        for folder in sorted(groups, reverse=True):
+            subprocess.run(["rmdir", str(folder)], capture_output=True)
+        return not self.group.exists()
 
 
 @pytest.fixture
@@ -127,7 +128,7 @@ def test_the_service_is_fenced_in_and_its_ends_are_told_apart(systemd: Systemd) 
 
 def test_a_rerun_that_is_stopped_is_interrupted_and_no_failure(systemd: Systemd) -> None:
     systemd.run("wait")
-    wait_until(lambda: bool(systemd.inside("cat", "/var/lib/icr/said")), "the rerun has begun", 60)
+    wait_until(lambda: bool(systemd.inside("cat", "/var/lib/icr/said")), "the rerun has begun")
     systemd.tell("stop", "icr-regress.service")
     assert systemd.tell("is-active", "icr-regress.service") == "inactive"
     assert systemd.tell("show", "--property=ExecMainStatus", "icr-regress.service") == "ExecMainStatus=130"

@@ -1,5 +1,6 @@
 """A search as a process of its own that can be killed at any moment, also at a chosen write of the journal."""
 
+import json
 import os
 import signal
 import sys
@@ -13,11 +14,10 @@ from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.records import read_record
 from orchestrator.searches import preparation, search
+from orchestrator.tracking import tracker
 from tests.faults import troubled_workload
 from tests.faults.troubled_workload import TroubledWorkload
 from tests.support import fake_workload
-from tests.support.forked_delivery import fork_delivery
-from tests.support.shared_ray import TWO_CPUS
 from trainables.errors import UserError
 
 MOMENTS = ("before", "torn", "after")
@@ -62,17 +62,21 @@ def drive(
     output: Path,
     values: dict[str, Any],
     workload: TroubledWorkload,
-    address: str | None,
+    address: str | dict[str, int],
     death: Death | None,
     tracking: Tracking,
 ) -> None:
-    """Run a search; what it prints goes into files beside the log of its workload."""
+    """Run a search on the Ray at an address, or on one of its own with so many CPUs and GPUs.
+
+    What it prints goes into files beside the log of its workload.
+    """
     folder = workload.log.parent
     for stream, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
     os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = str(round(tracking.answer))
     preparation.TRACKING_SECONDS = tracking.end
-    fork_delivery(tracking.pause)
+    delivers = f"from orchestrator.tracking import tracker; tracker.LONGEST_PAUSE = {tracking.pause}; tracker.main()"
+    tracker.COMMAND = (sys.executable, "-P", "-c", delivers)
     if death is not None:
         die(death)
     import orchestrator.tuner.run  # noqa: F401, I001  sets what Ray reads when it is imported
@@ -81,10 +85,10 @@ def drive(
     # The actors don't know the tests.
     for module in (fake_workload, troubled_workload):
         ray.cloudpickle.register_pickle_by_value(module)
-    if address is None:
-        os.environ.update(TWO_CPUS)
-    else:
+    if isinstance(address, str):
         ray.init(address=address, configure_logging=False, log_to_driver=False)
+    else:
+        os.environ["RAY_OVERRIDE_RESOURCES"] = json.dumps(address)
     try:
         experiment = validate(Experiment, values, "tiny.yaml")
         result = search.run_search(experiment, workload, output, tracking_uri=tracking.uri, quiet=True)

@@ -1,7 +1,6 @@
 """What must hold of an experiment after whatever was done to it: the one judge of all fault tests."""
 
 import json
-import time
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,6 +17,7 @@ from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.store import STATUS
 from tests.faults.troubled_workload import trained_epochs
 from tests.support.fake_workload import curve
+from tests.support.waiting import wait_until
 
 
 def assert_invariants(
@@ -45,6 +45,14 @@ def assert_invariants(
     assert_sound(output, history)
     assert_winner(output, history)
     assert_nothing_left(output, strays=strays)
+
+
+def assert_recorded_once(output: Path, name: str = "tiny") -> None:
+    """One terminal state and one run a trial, each epoch and step once: journal and MLflow agree."""
+    records = read_journal(output / name / "journal.jsonl")
+    history = History.of(records)
+    assert_ended_once(records, history)
+    assert_tracked_once(default_uri(output), history)
 
 
 def assert_ended_once(records: list[Record], history: History) -> None:
@@ -115,10 +123,7 @@ def assert_winner(output: Path, history: History) -> None:
 
 def assert_nothing_left(output: Path, *, strays: bool) -> None:
     """No actor, no lock, no half-written checkpoint, one checkpoint a trial that has any."""
-    deadline = time.monotonic() + 300
-    while live_actors() and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert [actor.cmdline() for actor in live_actors()] == []
+    wait_until(lambda: not live_actors(), "all actors end")
     assert_tidy(output, strays=strays)
 
 
@@ -147,7 +152,6 @@ def live_actors() -> list[psutil.Process]:
 
 
 def is_actor(process: psutil.Process) -> bool:
-    """Say whether a process is alive and runs a trial."""
     return "ray::" in _title(process) and not any(name in _title(process) for name in OTHERS)
 
 

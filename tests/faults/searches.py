@@ -3,7 +3,6 @@
 import multiprocessing
 import shutil
 import signal
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.context import ForkServerProcess
@@ -23,6 +22,7 @@ from tests.faults.troubled_workload import TroubledWorkload, read_log
 from tests.support.experiments import make_experiment
 from tests.support.in_process import without_ray
 from tests.support.snapshots import JOURNAL, Snapshot, snapshots
+from tests.support.waiting import PATIENCE, wait_until
 from trainables.errors import UserError
 
 # A server that has imported what a driver needs, and forks one whenever it is asked: imports are half of a start.
@@ -115,7 +115,6 @@ class SearchesHere:
         assert_invariants(self.output, before=before, log=self.log, **more)
 
     def conclude(self, experiment: Experiment, workload: TroubledWorkload, *before: History, **more: Any) -> None:
-        """Run a search to its end, and judge it."""
         self.finish(experiment, workload)
         self.judge(*before, **more)
 
@@ -133,9 +132,10 @@ class SearchesHere:
 class Searches(SearchesHere):
     """Searches in processes of their own."""
 
-    def __init__(self, output: Path, address: str | None) -> None:
+    def __init__(self, output: Path, address: str) -> None:
         super().__init__(output)
         self.address = address
+        self.resources = {"CPU": PLACES}
         self.tracking = Tracking()
         self.started: list[ForkServerProcess] = []
         self._waited = 0
@@ -144,30 +144,30 @@ class Searches(SearchesHere):
     def start(
         self, experiment: Experiment, workload: TroubledWorkload, death: Death | None = None, *, own_ray: bool = False
     ) -> ForkServerProcess:
-        address = None if own_ray else self.address
-        arguments = (self.output, experiment.to_dict(), workload, address, death, self.tracking)
-        self.prints, self._waited = workload.log.parent, self._waits()
-        process = CONTEXT.Process(target=drive, args=arguments)
-        process.start()
-        self.started.append(process)
-        return process
+        return self._start(drive, experiment, workload, self.resources if own_ray else self.address, death)
 
     def start_orphan(self, experiment: Experiment, workload: TroubledWorkload) -> psutil.Process:
         """Start a search with a Ray of its own whose parent is process 1, as that of what systemd starts is."""
-        arguments = (self.output, experiment.to_dict(), workload, None, None, self.tracking)
+        self._start(drive_orphaned, experiment, workload, self.resources).join(60)
+        self.orphans.append(psutil.Process(int((self.prints / "orphan").read_text())))
+        return self.orphans[-1]
+
+    def _start(
+        self,
+        target: Callable[..., None],
+        experiment: Experiment,
+        workload: TroubledWorkload,
+        address: str | dict[str, int],
+        death: Death | None = None,
+    ) -> ForkServerProcess:
         self.prints, self._waited = workload.log.parent, self._waits()
-        parent = CONTEXT.Process(target=drive_orphaned, args=arguments)
-        parent.start()
-        self.started.append(parent)
-        parent.join(60)
-        orphan = psutil.Process(int((self.prints / "orphan").read_text()))
-        self.orphans.append(orphan)
-        return orphan
+        arguments = (self.output, experiment.to_dict(), workload, address, death, self.tracking)
+        self.started.append(CONTEXT.Process(target=target, args=arguments))
+        self.started[-1].start()
+        return self.started[-1]
 
     def finish(self, experiment: Experiment, workload: TroubledWorkload, *, code: int = 0) -> None:
-        process = self.start(experiment, workload)
-        process.join(240)
-        assert process.exitcode == code, self.errors()
+        self.join(self.start(experiment, workload), code)
 
     def crash(self, experiment: Experiment, workload: TroubledWorkload, condition: Callable[[History], bool]) -> None:
         process = self.start(experiment, workload)
@@ -177,17 +177,23 @@ class Searches(SearchesHere):
         workload.go.touch()
 
     def die(self, experiment: Experiment, workload: TroubledWorkload, death: Death) -> None:
-        process = self.start(experiment, workload, death)
-        process.join(240)
-        assert process.exitcode == -signal.SIGKILL, (death, self.errors())
+        self.join(self.start(experiment, workload, death), -signal.SIGKILL)
+
+    def join(self, process: ForkServerProcess, code: int = 0) -> None:
+        """Wait until a search has ended, which has to be with that exit code."""
+        process.join(PATIENCE)
+        assert process.exitcode == code, self.errors()
 
     def wait_for(self, condition: Callable[[History], bool], process: ForkServerProcess | psutil.Process) -> None:
         runs = process.is_running if isinstance(process, psutil.Process) else process.is_alive
-        deadline = time.monotonic() + 200
-        while not condition(self.history()):
-            assert runs(), self.errors()
-            assert time.monotonic() < deadline, f"the search does not get on: {self.history()}"
-            time.sleep(0.02)
+
+        def holds() -> bool:
+            # In this order: what the process wrote at its end counts.
+            alive, is_met = runs(), condition(self.history())
+            assert alive or is_met, self.errors()
+            return is_met
+
+        wait_until(holds, "the search gets on", self.prints / "stderr")
 
     def wait_until_held(self, process: ForkServerProcess | psutil.Process) -> None:
         """Wait until as many trainings of the search that was started last wait for ``go`` as run at a time."""
@@ -214,7 +220,6 @@ class Searches(SearchesHere):
         return file.read_text() if file.exists() else ""
 
     def close(self) -> None:
-        """End all processes of the searches that still run."""
         alive = [psutil.Process(process.pid) for process in self.started if process.is_alive()]
         for process in (*alive, *(orphan for orphan in self.orphans if orphan.is_running())):
             for one in (process, *process.children(recursive=True)):

@@ -5,23 +5,32 @@ to commit; ``test_every_record.py`` proves there, without processes, what holds 
 ``proof`` kill more often, and ``FAULT_SEEDS=5`` in the environment repeats these as often.
 """
 
+import json
 import os
 import random
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
+from mlflow import MlflowClient
 
 from orchestrator.journal.history import History
 from orchestrator.journal.lock import find_processes, read_lock
-from orchestrator.journal.trial import TrialState
+from orchestrator.journal.trial import Stage, TrialState
+from orchestrator.searches.search import run_search
+from orchestrator.tracking.address import default_uri
 from tests.faults.driver import MOMENTS, Death
-from tests.faults.invariants import is_actor, live_actors
-from tests.faults.searches import Searches, SearchesHere, grid, tiny
+from tests.faults.invariants import assert_kept, assert_recorded_once, is_actor, live_actors
+from tests.faults.searches import PLACES, Searches, SearchesHere, grid, tiny
 from tests.faults.troubled_workload import Trouble
+from tests.support.fake_workload import FakeWorkload
+from tests.support.in_process import without_ray
+from tests.support.waiting import wait_until
 
 SEEDS = range(int(os.environ.get("FAULT_SEEDS", "1")))
 
@@ -108,14 +117,53 @@ def test_stopped_in_every_polite_way(searches: Searches) -> None:
         assert process.pid is not None
         os.kill(process.pid, number)
         workload.go.touch()
-        process.join(240)
+        searches.join(process, 130)
         workload.go.unlink()
-        assert process.exitcode == 130, searches.errors()
         snapshots.append(searches.history())
-        assert snapshots[-1].outcome == "interrupted"
+        assert snapshots[-1].outcome == "interrupted" and snapshots[-1].running()
+        runs = MlflowClient(tracking_uri=default_uri(searches.output)).search_runs(["1", "2"])
+        assert {run.info.status for run in runs} <= {"KILLED", "FINISHED"}
+    assert searches.errors().count("resume with: orchestrator resume tiny") == 2
     assert "Traceback" not in searches.errors()
     workload.go.touch()
     searches.conclude(tiny(), workload, *snapshots, kills=2)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("started_by_ray", ["gcs_server", "raylet", "ray::"])
+def test_told_to_stop_while_ray_starts_a_search_says_how_to_resume(searches: Searches, started_by_ray: str) -> None:
+    process = searches.start(tiny(), searches.workload(otherwise=Trouble("wait")), own_ray=True)
+    driver = psutil.Process(process.pid)
+    searches.wait_for(lambda history: any(started_by_ray in line for line in commands_below(driver)), process)
+    driver.terminate()
+    children = driver.children(recursive=True)
+    searches.join(process, 130)
+    # Two agents of Ray look only now and then whether their raylet has died.
+    assert psutil.wait_procs(children, timeout=240)[1] == []
+    assert "resume with: orchestrator resume tiny" in searches.errors()
+    assert "Traceback" not in searches.errors()
+
+
+def commands_below(process: psutil.Process) -> Iterator[str]:
+    """Yield the command lines of the processes that a process has started."""
+    for child in process.children(recursive=True):
+        with suppress(psutil.Error):
+            yield " ".join(child.cmdline())
+
+
+@pytest.mark.proof
+def test_a_race_that_was_killed_resumes_to_the_same_end(searches: Searches, tmp_path: Path) -> None:
+    experiment = grid([0.1, 0.05, 0.4], confirm={"top": 2, "trainings": 12})
+    with without_ray(PLACES):
+        undisturbed = run_search(experiment, FakeWorkload(), tmp_path / "undisturbed", quiet=True).summary
+    workload = searches.workload(seconds=0.05)
+    searches.crash(experiment, workload, lambda history: any(one.has_ended for one in history.stage(Stage.CONFIRM)))
+    killed = searches.history()
+    searches.finish(experiment, workload)
+    summary = json.loads((searches.output / "tiny" / "summary.json").read_text())
+    assert summary["races"] == undisturbed["races"]
+    assert_recorded_once(searches.output)
+    assert_kept(killed, searches.history())
 
 
 def test_a_search_whose_budget_is_spent_resumes_with_another(any_searches: SearchesHere) -> None:
@@ -145,10 +193,7 @@ def test_what_a_killed_driver_started_goes_with_it(searches: Searches, fuse: int
         assert any(f"ray::{name}" in actor for actor in actors), actors
     process.kill()
     workload.go.touch()
-    deadline = time.monotonic() + 300
-    while any(is_actor(child) for child in children) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert [child for child in children if is_actor(child)] == []
+    wait_until(lambda: not any(map(is_actor, children)), "the actors end")
     killed = searches.history()
     holder = read_lock(searches.output / "tiny")
     assert holder is not None and holder.scratch is not None
@@ -178,9 +223,6 @@ def test_frozen_actors_of_a_killed_driver_do_no_harm_when_they_wake(searches: Se
     for actor in frozen:
         if actor.is_running():
             os.kill(actor.pid, signal.SIGCONT)
-    again.join(240)
-    assert again.exitcode == 0, searches.errors()
-    deadline = time.monotonic() + 300
-    while any(actor.is_running() for actor in frozen) and time.monotonic() < deadline:
-        time.sleep(0.2)
+    searches.join(again)
+    wait_until(lambda: not any(actor.is_running() for actor in frozen), "the actors that woke end")
     searches.judge(killed, kills=1, strays=True)

@@ -49,7 +49,6 @@ class Scenario:
     gpus: int = 0
 
     def run(self, output: Path, order: int = 0) -> None:
-        """Begin or resume the search."""
         with without_ray(self.places, self.gpus, order):
             run_search(self.experiment, self.workload(output / LOG), output, quiet=True)
 

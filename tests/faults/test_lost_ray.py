@@ -29,10 +29,9 @@ def test_a_search_whose_ray_dies_ends_in_order_and_resumes(searches: Searches) -
         family = psutil.Process(process.pid).children(recursive=True)
         next(one for one in family if one.name() == victim).kill()
         workload.go.touch()
-        process.join(240)
-        workload.go.unlink()
         # Ray itself would end the driver after 60 s, without the sentence that is looked for below.
-        assert process.exitcode == 1, searches.errors()
+        searches.join(process, 1)
+        workload.go.unlink()
         assert_gone(family)
         assert (searches.output / "tiny" / "lock").read_text() == ""
         snapshots.append(searches.history())
@@ -134,5 +133,4 @@ def test_an_extraction_whose_ray_dies_ends_in_order_and_resumes(tmp_path: Path) 
 
 
 def shards(out: Path) -> int:
-    """Return how many shards are done."""
     return len(list((out / ".extract").glob("global_*.npy")))

@@ -1,11 +1,12 @@
-"""Trials that hang, run out of memory, die, diverge, or meet a full disk: the search continues, and says why."""
+"""Trials that hang, run out of memory, die or diverge: the search continues, and says why."""
 
 import pytest
 
 from orchestrator.journal.history import History
-from orchestrator.journal.records import ConcurrencyLowered, TrialRetried
-from tests.faults.searches import Searches, SearchesHere, grid
+from orchestrator.journal.records import ConcurrencyLowered, LimitNoted, TrialRetried, TrialStarted, has_ended
+from tests.faults.searches import Searches, grid
 from tests.faults.troubled_workload import Trouble
+from tests.integration.test_gpu_share import assert_measured_once, sharing
 
 VALUES = [0.3, 0.05, 0.2, 0.02, 0.4, 0.006]
 
@@ -49,12 +50,29 @@ def test_trials_in_trouble_are_tried_again_or_given_up_with_the_reason(searches:
     assert [record.trials for record in records if isinstance(record, ConcurrencyLowered)] == [1]
 
 
-def test_a_full_disk_stops_the_search_and_fails_no_trial(any_searches: SearchesHere) -> None:
-    workload = any_searches.workload(troubles={0.2: Trouble("full disk", times=1)})
-    any_searches.finish(grid(VALUES), workload, code=1)
-    stopped = any_searches.history()
-    assert "No space left on device" in any_searches.errors()
-    assert "Traceback" not in any_searches.errors()
-    assert {str(trial.state) for trial in stopped.trials.values()} <= {"finished", "running"}
-    assert stopped.running()
-    any_searches.conclude(grid(VALUES), workload, stopped, kills=1)
+@pytest.mark.proof
+def test_fewer_share_a_gpu_after_memory_ran_out(searches: Searches) -> None:
+    # The second waits for the first, so that both share the GPU when its memory runs out.
+    workload = searches.workload(troubles={0.3: Trouble("memory", times=1), 0.05: Trouble("wait")})
+    experiment = grid(VALUES[:4], resources={"cpus": 1, "gpus": 0.25}, training={"epochs": 3})
+    searches.resources = {"CPU": 2, "GPU": 1}
+    process = searches.start(experiment, workload, own_ray=True)
+    searches.wait_for(lambda history: any(trial.retries for trial in history.trials.values()), process)
+    workload.go.touch()
+    searches.join(process)
+    records = searches.journal()
+    started = [(record.trial[-1], record.gpus) for record in records if isinstance(record, TrialStarted)]
+    assert [gpus for trial, gpus in started if trial == "0"] == [0.25, 0.5]
+    assert started[-1] == ("3", 0.5)
+    assert [record.state for record in records if has_ended(record)] == ["finished"] * 4
+
+
+@pytest.mark.proof
+def test_memory_is_measured_once_on_ray_and_shared_as_its_cpus_allow(searches: Searches) -> None:
+    searches.resources = {"CPU": 1, "GPU": 1}
+    for trials in (1, 2):
+        searches.join(searches.start(sharing(trials), searches.workload(), own_ray=True))
+    records = searches.journal()
+    assert_measured_once(records)
+    (note,) = {record.message for record in records if isinstance(record, LimitNoted)}
+    assert note.startswith("the GPUs would take 3 trials at a time, but 1 CPUs let 2 run at resources.cpus=0.5")

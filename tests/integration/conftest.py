@@ -1,4 +1,3 @@
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,7 +33,6 @@ def trials_run(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture
 def output(tmp_path: Path, store_template: Path) -> Path:
     """Root of the output of a search, with the database in place."""
-    folder = tmp_path / "runs"
-    folder.mkdir()
-    shutil.copy(store_template, folder / "mlflow.db")
-    return folder
+    from tests.faults.searches import with_store
+
+    return with_store(tmp_path / "runs", store_template)

@@ -9,8 +9,10 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+
 from orchestrator.cli import end
-from orchestrator.experiment.experiment import load_experiment
+from orchestrator.experiment.experiment import Experiment, load_experiment
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.machines.cluster import Cluster
@@ -22,8 +24,10 @@ from trainables.config import TrialConfig
 from trainables.errors import UserError
 
 
-def command(output: Path, file: Path, seconds: float, *place: str) -> list[str]:
-    """Return what runs this file."""
+def command(output: Path, experiment: Experiment, seconds: float, *place: str) -> list[str]:
+    """Write an experiment beside its output folder, and return what runs this file with it."""
+    file = output.parent / "tiny.yaml"
+    file.write_text(yaml.safe_dump(experiment.to_dict()))
     return [sys.executable, "-m", "tests.integration.search_process", str(output), str(file), str(seconds), *place]
 
 

@@ -1,4 +1,4 @@
-"""Confirmations: after the search, on their own, and killed in the middle."""
+"""Confirmations: after the search, and on their own; ``tests/faults`` kills them in the middle."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +17,9 @@ from orchestrator.results.race import LEVEL
 from orchestrator.searches.resuming import confirm_experiment
 from orchestrator.searches.search import SearchResult, run_search
 from orchestrator.tracking.address import default_uri
-from tests.integration.test_search import assert_invariants, grid, process, progress, read, wait_for
+from tests.faults.invariants import assert_recorded_once
+from tests.faults.searches import grid
+from tests.integration.test_search import read
 from tests.support.fake_workload import FakeWorkload
 
 STUDY = "pets-vsepp-nt_xent"
@@ -26,7 +28,7 @@ NOISY = FakeWorkload(noise=1.0)
 
 def confirming(**confirm: int) -> Experiment:
     """A search of three temperatures, the published one among them, far apart."""
-    return grid([0.1, 0.05, 0.4], scheduler={"name": "none"}, confirm=confirm or None)
+    return grid([0.1, 0.05, 0.4], confirm=confirm or None)
 
 
 def run(
@@ -43,11 +45,11 @@ def assert_confirmed(output: Path, history: History, numbers: tuple[int, ...], s
     for number in numbers:
         own = [trial.config.seed for trial in repeats if trial.candidate == f"{STUDY}-{number:04d}"]
         assert own == fresh_seeds(0, seeds)
-    assert {(trial.state, trial.last_epoch) for trial in repeats} == {(TrialState.FINISHED, 6)}
+    assert {(trial.state, trial.last_epoch) for trial in repeats} == {(TrialState.FINISHED, 5)}
     kinds = [record.kind for record in read_journal(output / "tiny" / "journal.jsonl")]
     assert kinds.count("test_opened") == 1
     assert kinds.index("test_opened") < kinds.index("test_evaluated")
-    assert_invariants(output)
+    assert_recorded_once(output)
 
 
 def assert_judged_on_test(history: History, verdict: Mapping[str, Any]) -> None:
@@ -113,7 +115,7 @@ def test_a_search_without_a_confirmation_gets_one(trials_run: None, output: Path
     assert (more.confirm.top, more.confirm.seeds) == (2, 3)
     run(more, output, confirm_alone=True)
     assert len(read(output).stage(Stage.CONFIRM)) == 6, "four were there, and two are new"
-    assert_invariants(output)
+    assert_recorded_once(output)
 
 
 def test_a_race_ends_with_a_clear_lead_and_its_winner_is_judged_at_its_level(trials_run: None, output: Path) -> None:
@@ -132,35 +134,7 @@ def test_a_race_ends_with_a_clear_lead_and_its_winner_is_judged_at_its_level(tri
     assert told[f"{STUDY}-0001-seed0"] == f"{race['seeds'][STUDY + '-0001']} seeds, leader"
     assert told[f"{STUDY}-0000-seed0"] == f"{race['seeds'][STUDY + '-0000']} seeds, closest"
     assert told[STUDY + "-0001"] is None, "a trial of the search did not race"
-    assert_invariants(output)
+    assert_recorded_once(output)
     before = len(read_journal(output / "tiny" / "journal.jsonl"))
     assert run(confirming(top=2, trainings=12), output).summary == result.summary
     assert len(read_journal(output / "tiny" / "journal.jsonl")) == before + 2
-
-
-@pytest.mark.proof
-def test_a_race_that_was_killed_resumes_to_the_same_end(ray_session: None, output: Path, tmp_path: Path) -> None:
-    experiment = confirming(top=2, trainings=12)
-    # As in the process that is killed, every seed of a candidate has the same value.
-    undisturbed = run(experiment, tmp_path / "undisturbed", workload=FakeWorkload()).summary
-    with process(output, experiment, 0.1) as started:
-        wait_for(lambda: any(trial.has_ended for trial in progress(output).stage(Stage.CONFIRM)), started)
-        started.children()  # type: ignore[attr-defined]
-        started.kill()
-    assert run(experiment, output, workload=FakeWorkload()).summary["races"] == undisturbed["races"]
-    assert_invariants(output)
-
-
-@pytest.mark.proof
-def test_killed_while_it_confirms_it_resumes(ray_session: None, output: Path) -> None:
-    experiment = confirming(top=1, seeds=3)
-    with process(output, experiment, 0.1) as started:
-        wait_for(lambda: any(trial.has_ended for trial in progress(output).stage(Stage.CONFIRM)), started)
-        started.children()  # type: ignore[attr-defined]
-        started.kill()
-    killed = read(output)
-    run(experiment, output)
-    final = read(output)
-    assert_confirmed(output, final, (1, 0), 3)
-    for trial in killed.trials.values():
-        assert {epoch: final.trials[trial.id].times[epoch] for epoch in trial.times} == trial.times

@@ -1,8 +1,7 @@
-"""The scripts of docs/examples.md run one after the other, as small as they can be; on Ray in the sizes they have."""
+"""The examples of docs/examples.md and docs/plugins.md run as they are."""
 
+import json
 import os
-import re
-import runpy
 import shutil
 import subprocess
 import sys
@@ -10,19 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.in_process import without_ray
-from tests.support.plugins import EXAMPLES, plugins_gone_afterwards
+from tests.deploy.commands import check, in_shell
+from tests.support.plugins import EXAMPLES
 
 SCRIPTS = ["own_loss.py", "search_and_verdict.py", "read_results.py"]
-SMALL = {"images": 60, "epochs": 1, "trials": 2, "seeds": 2}
 PARAMETERS = '# %% tags=["parameters"]\n'
+"""The cell whose numbers papermill replaces."""
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the examples to work in, where `orchestrator` is on the PATH as in an activated environment."""
     copy = shutil.copytree(EXAMPLES, tmp_path / "examples")
-    monkeypatch.chdir(copy)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
@@ -30,42 +28,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return copy
 
 
-def shrink(script: Path) -> None:
-    """Replace what the cell of parameters says, as papermill does."""
-    head, mark, rest = script.read_text().partition(PARAMETERS)
-    parameters, end, cells = rest.partition("\n# %%")
-    for name, value in SMALL.items():
-        parameters = re.sub(rf"^{name} = .*$", f"{name} = {value}", parameters, flags=re.M)
-    script.write_text(head + mark + parameters + end + cells)
-
-
-def run_as_users_do(script: Path) -> str:
-    done = subprocess.run([sys.executable, script.name], cwd=script.parent, capture_output=True, text=True)
+def run(folder: Path, *command: str) -> str:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 @pytest.mark.proof
-def test_the_scripts_run_in_their_order(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for script in SCRIPTS[:2]:
-        shrink(folder / script)
-    assert "nt_xent:" in run_as_users_do(folder / SCRIPTS[0])
-    with plugins_gone_afterwards(), without_ray(places=2):
-        searched = runpy.run_path(SCRIPTS[1])
-        read = runpy.run_path(SCRIPTS[2])
-        # Summaries and packed models of this experiment take its plug-in into use.
-        assert list(searched["found"].candidates["seeds"]) == [SMALL["seeds"]] * 2
-        assert set(searched["found"].verdicts["verdict"]) <= {"better", "tie", "worse"}
-        assert read["winner"].confirmed and len(read["retriever"].images_for("a star", 2)) == 2
-    assert (folder / "curves.html").stat().st_size < 200_000
-    assert "gradient_negatives" in capsys.readouterr().out
-
-
-@pytest.mark.proof
-def test_the_scripts_run_as_they_are_on_ray(folder: Path) -> None:
-    printed = [run_as_users_do(folder / script) for script in SCRIPTS]
+def test_the_scripts_run_as_they_are_in_their_order(folder: Path) -> None:
+    printed = [run(folder, sys.executable, script) for script in SCRIPTS]
+    assert "nt_xent:" in printed[0]
     assert "better" in printed[1] or "tie" in printed[1]
-    assert "confirmed" in printed[2]
+    assert "gradient_negatives" in printed[2]
+    assert "confirmed" in printed[2] and "not confirmed" not in printed[2]
+    assert (folder / "curves.html").stat().st_size < 200_000
 
 
 def test_the_page_names_every_script_and_all_are_in_cells() -> None:
@@ -73,4 +49,26 @@ def test_the_page_names_every_script_and_all_are_in_cells() -> None:
     assert sorted(SCRIPTS) == sorted(path.name for path in EXAMPLES.glob("*.py"))
     for script in SCRIPTS:
         assert f"](examples/{script})" in page
-        assert (EXAMPLES / script).read_text().startswith("# %% [markdown]\n# # ")
+        text = (EXAMPLES / script).read_text()
+        assert text.startswith("# %% [markdown]\n# # ") and (PARAMETERS in text or script == SCRIPTS[2])
+
+
+def test_the_example_of_a_loss_is_short_its_commands_are_taken_and_a_page_shows_it() -> None:
+    files = [path for path in (EXAMPLES / "own-loss").iterdir() if path.is_file()]
+    assert sum(len(path.read_text().splitlines()) for path in files) < 40
+    commands = list(in_shell((EXAMPLES / "own-loss" / "run.sh").read_text()))
+    assert [command[1] for command in commands] == ["check-plugin", "data", "search", "summarise"]
+    for command in commands:
+        check(command)
+    code = (EXAMPLES / "own-loss" / "my_losses.py").read_text().partition('"""\n')[2].strip()
+    assert code in (EXAMPLES.parent / "plugins.md").read_text()
+
+
+@pytest.mark.proof
+def test_the_example_of_a_loss_ends_in_a_confirmed_verdict(folder: Path) -> None:
+    printed = run(folder / "own-loss", "sh", "run.sh")
+    summary = json.loads((folder / "own-loss" / "runs" / "own-loss" / "summary.json").read_text())
+    (verdict,) = summary["verdicts"]
+    assert verdict["dataset"] == "scenes" and summary["winners"]["scenes"]["confirmed"]
+    assert {trial["loss"] for trial in summary["trials"]} == {"pair_sigmoid", "nt_xent"}
+    assert "Contributing pairs of losses without weights of their own" in printed

@@ -7,14 +7,12 @@ from typing import Any
 import pytest
 
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.records import FusionMeasured
 from orchestrator.searches.search import run_search
-from orchestrator.tracking.address import default_uri
 from orchestrator.workload.training import TrainablesWorkload
-from tests.faults.invariants import assert_ended_once, assert_nothing_left, assert_tracked_once
-from tests.support.experiments import make_experiment
+from tests.faults.invariants import assert_nothing_left, assert_recorded_once
+from tests.faults.searches import grid
 from tests.support.fake_workload import FakeWorkload, curve
 from tests.support.in_process import without_ray
 from tests.support.precomputed_folder import write_precomputed
@@ -26,20 +24,17 @@ def run(output: Path, experiment: Experiment, workload: Any) -> dict[str, Any]:
     """Run a search, see that nothing of it is left, and return its summary."""
     result = run_search(experiment, workload, output, quiet=True)
     assert result.tracking_problem is None
-    records = read_journal(output / "tiny" / "journal.jsonl")
-    history = History.of(records)
-    assert_ended_once(records, history)
-    assert_tracked_once(default_uri(output), history)
+    assert_recorded_once(output)
     assert_nothing_left(output, strays=False)
     return dict(result.summary)
 
 
-def search(output: Path, workload: Any, fuse: int | str, **changes: Any) -> dict[str, tuple[str, int, float]]:
+def search(
+    output: Path, workload: Any, fuse: int | str, values: list[float] = TEMPERATURES, **changes: Any
+) -> dict[str, tuple[str, int, float]]:
     """Run a search; return each trial's state, epochs and best value."""
-    values = {"sampler": "grid", "trials": 100, "space": {"nt_xent": {"temperature": {"values": TEMPERATURES}}}}
-    resources = {"cpus": 1, "gpus": 0, "fuse": fuse}
-    rest = {"losses": ["nt_xent"], "search": values, "scheduler": {"name": "none"}, **changes}
-    summary = run(output, make_experiment(resources=resources, **rest), workload)
+    experiment = grid(values, resources={"cpus": 1, "gpus": 0, "fuse": fuse}, **changes)
+    summary = run(output, experiment, workload)
     return {row["trial"]: (row["state"], row["epochs"], row["best"]["val/rsum"]) for row in summary["trials"]}
 
 
@@ -57,15 +52,14 @@ def test_fused_trials_end_as_others_do(
 @pytest.mark.proof
 def test_pruned_trials_leave_their_places_to_others(ray_session: None, output: Path) -> None:
     values = [round(0.02 * 1.25**number, 4) for number in range(14)]
-    grid = {"sampler": "grid", "trials": 100, "space": {"nt_xent": {"temperature": {"values": values}}}}
     asha = {"name": "asha", "grace_epochs": 1, "reduction_factor": 2}
-    trials = search(output, FakeWorkload(), 3, search=grid, scheduler=asha)
+    trials = search(output, FakeWorkload(), 3, values, scheduler=asha)
     assert len(trials) == len(values)
     assert {state for state, _, _ in trials.values()} == {"finished", "stopped_early"}
     for number, trial in enumerate(sorted(trials)):
         state, epochs, best = trials[trial]
         assert best == curve(values[number], epochs)
-        assert (state == "finished") == (epochs == 6)
+        assert (state == "finished") == (epochs == 5)
     # Which others are pruned depends on who came first; the best is best at every rung.
     best = min(range(len(values)), key=lambda number: abs(math.log(values[number] / 0.05)))
     assert max(trials, key=lambda trial: trials[trial][2]) == f"pets-vsepp-nt_xent-{best:04d}"

@@ -30,11 +30,8 @@ def test_an_ended_trial_leaves_nothing_in_ray(ray_session: None, output: Path, m
         tasks.append(len(controller._actor_manager._pending_actors_to_enqueued_actor_tasks))
 
     monkeypatch.setattr(scheduler, "forget_ended", watch)
-    experiment = make_experiment(
-        losses=["nt_xent"],
-        search={"sampler": "random", "trials": TRIALS},
-        resources={"cpus": 1, "gpus": 0, "max_concurrent": 2},
-    )
+    search, resources = {"sampler": "random", "trials": TRIALS}, {"cpus": 1, "gpus": 0, "max_concurrent": 2}
+    experiment = make_experiment(losses=["nt_xent"], search=search, resources=resources)
     result = run_search(experiment, FakeWorkload(fails_below=0.03), output, quiet=True)
     gc.collect()
     assert len(result.summary["trials"]) == TRIALS <= len(names)

@@ -4,7 +4,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,16 +15,15 @@ from orchestrator.machines.cluster import WAITING
 from orchestrator.searches.search import run_search
 from orchestrator.tuner import tune_patches
 from orchestrator.tuner.tune_patches import fits
-from tests.support.experiments import make_experiment
+from tests.faults.searches import tiny
 from tests.support.fake_workload import FakeWorkload
+from tests.support.waiting import wait_until
 from trainables.checkpoint import EpochReport
 from trainables.config import TrialConfig
 
 TRIALS = 16
 SHORT = 10
 """So many trials end in the first actor before another actor has started; the next wait for one at its side."""
-PATIENCE = 300.0
-"""Seconds that no wait of a search that places its trials well reaches."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +64,6 @@ class Attended(FakeWorkload):
             own.rename(own.with_suffix(".ended"))
 
 
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
-
-
 @pytest.mark.proof
 @pytest.mark.parametrize("limit", [None, 2], ids=["as many as fit", "two"])
 def test_trials_shorter_than_an_actors_start_run_side_by_side(
@@ -79,15 +71,11 @@ def test_trials_shorter_than_an_actors_start_run_side_by_side(
 ) -> None:
     import ray
 
-    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    resources: dict[str, Any] = {"cpus": 1, "gpus": 0, "max_concurrent": limit}
-    experiment = make_experiment(
-        losses=["nt_xent"],
-        training={"epochs": 1},
-        search={"sampler": "random", "trials": TRIALS},
-        scheduler={"name": "none"},
-        resources=resources,
-    )
+    # The actors don't know the tests.
+    for name in (__name__, wait_until.__module__):
+        ray.cloudpickle.register_pickle_by_value(sys.modules[name])
+    resources = {"cpus": 1, "gpus": 0, "max_concurrent": limit}
+    experiment = tiny(training={"epochs": 1}, search={"sampler": "random", "trials": TRIALS}, resources=resources)
     # An actor of the test before may still be ending: while it has its CPU, there is room for one alone.
     wait_until(lambda: ray.available_resources().get("CPU") == ray.cluster_resources()["CPU"], "all CPUs are free")
     run_search(experiment, Attended(folder=tmp_path), output, quiet=True)
@@ -140,7 +128,9 @@ def test_so_many_trials_wait_for_nodes(
 ) -> None:
     import ray
 
-    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    # The actors don't know the tests.
+    for name in (__name__, wait_until.__module__):
+        ray.cloudpickle.register_pickle_by_value(sys.modules[name])
     if said is None:
         monkeypatch.delenv(WAITING, raising=False)
     else:
@@ -152,13 +142,7 @@ def test_so_many_trials_wait_for_nodes(
         return fits(*free_and_wanted)
 
     monkeypatch.setattr(tune_patches, "fits", noted_fits)
-    experiment = make_experiment(
-        losses=["nt_xent"],
-        training={"epochs": 1},
-        search={"sampler": "random", "trials": 6},
-        scheduler={"name": "none"},
-        resources={"cpus": ray.cluster_resources()["CPU"], "gpus": 0},
-    )
+    experiment = tiny(training={"epochs": 1}, resources={"cpus": ray.cluster_resources()["CPU"], "gpus": 0})
     run_search(experiment, Beheld(folder=tmp_path, expected=waiting), output, quiet=True)
     assert (tmp_path / "waited").read_text() == str(waiting)
 

@@ -27,7 +27,6 @@ class Recorder:
         self.broken: dict[str, str] = {}
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Note a module that cannot be collected."""
         if report.failed:
             self.broken[report.nodeid] = report.longreprtext.strip().splitlines()[-1]
 

@@ -73,7 +73,6 @@ class FaultProxy(ThreadingHTTPServer):
             self._changed.notify_all()
 
     def take(self, path: str) -> Fault:
-        """Return what happens to a request."""
         with self._changed:
             if self._fault.path not in path or self._taken >= self._fault.times:
                 return PASS

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ import psycopg2
 import pytest
 
 from tests.support.bucket import free_port
+from tests.support.waiting import wait_until
 
 USER = "tracking"
 HOST = "127.0.0.1"
@@ -24,7 +24,7 @@ QUICK = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
 
 
 @contextmanager
-def postgres_server(seconds: float = 120) -> Iterator[str]:
+def postgres_server() -> Iterator[str]:
     """Yield the address of an empty database, as SQLAlchemy writes it; skips the test where PostgreSQL is missing."""
     initdb, postgres = _find("initdb"), _find("postgres")
     account = _account()
@@ -35,11 +35,12 @@ def postgres_server(seconds: float = 120) -> Iterator[str]:
             os.chown(folder, account.pw_uid, account.pw_gid)
         data, port = folder / "data", free_port(HOST)
         plain = ["-A", "trust", "-U", USER, "-E", "UTF8", "--locale=C", "--no-sync"]
-        _start([initdb, "-D", str(data), *plain], folder, account).wait(seconds)
+        _start([initdb, "-D", str(data), *plain], folder, account).wait()
         options = [word for option in QUICK for word in ("-c", option)]
         server = _start([postgres, "-D", str(data), "-h", HOST, "-p", str(port), "-k", "", *options], folder, account)
         try:
-            _wait_until_it_answers(server, port, folder, seconds)
+            wait_until(lambda: server.poll() is not None or _answers(port), "PostgreSQL answers", folder / "log")
+            assert server.poll() is None, (folder / "log").read_text()
             # Without its name, SQLAlchemy 2.1 looks for another driver.
             yield f"postgresql+psycopg2://{USER}@{HOST}:{port}/postgres"
         finally:
@@ -84,12 +85,9 @@ def _go_with_the_test() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGQUIT)
 
 
-def _wait_until_it_answers(server: "subprocess.Popen[bytes]", port: int, folder: Path, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            psycopg2.connect(host=HOST, port=port, user=USER, dbname="postgres").close()
-            return
-        except psycopg2.OperationalError:
-            assert server.poll() is None and time.monotonic() < deadline, (folder / "log").read_text()
-            time.sleep(0.1)
+def _answers(port: int) -> bool:
+    try:
+        psycopg2.connect(host=HOST, port=port, user=USER, dbname="postgres").close()
+    except psycopg2.OperationalError:
+        return False
+    return True

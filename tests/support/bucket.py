@@ -9,10 +9,11 @@ import secrets
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+
+from tests.support.waiting import wait_until
 
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "test",
@@ -58,18 +59,17 @@ def s3_server(host: str, port: int, within: Sequence[str] = ()) -> Iterator[str]
         server.wait()
 
 
-def make_bucket(endpoint: str, name: str = "bucket", seconds: float = 300) -> None:
-    """Make a bucket as soon as the server answers."""
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            request = urllib.request.Request(f"{endpoint}/{name}", method="PUT")
+def make_bucket(endpoint: str) -> None:
+    """Make the bucket ``bucket`` as soon as the server answers."""
+
+    def is_made() -> bool:
+        with suppress(OSError):
+            request = urllib.request.Request(f"{endpoint}/bucket", method="PUT")
             urllib.request.urlopen(request, timeout=60).close()
-            return
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.2)
+            return True
+        return False
+
+    wait_until(is_made, f"a bucket at {endpoint}")
 
 
 def keys(endpoint: str, name: str = "bucket") -> list[str]:

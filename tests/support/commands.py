@@ -10,7 +10,6 @@ from orchestrator.cli import main
 
 
 def run_command(arguments: Sequence[str]) -> int:
-    """Run a command and return its exit code."""
     try:
         main(arguments)
     except SystemExit as end:
@@ -19,7 +18,6 @@ def run_command(arguments: Sequence[str]) -> int:
 
 
 def what_a_command_says(capsys: pytest.CaptureFixture[str], arguments: Sequence[str]) -> tuple[int, str, str]:
-    """Run a command and return its exit code, its output and its messages."""
     code, printed = run_command(arguments), capsys.readouterr()
     return code, printed.out, printed.err
 

@@ -58,7 +58,6 @@ def add_trial(
     ledger: Ledger,
     values: list[float],
     *,
-    number: int | None = None,
     loss: str = "nt_xent",
     dataset: str = "pets",
     state: TrialState = TrialState.FINISHED,
@@ -74,8 +73,9 @@ def add_trial(
     cell = next(cell for cell in experiment.cells() if cell.loss == loss)
     default = {"temperature": 0.1} if loss == "nt_xent" else {"margin": 0.2}
     params = default if params is None else params
-    number = len(ledger.history.study(cell.name)) if number is None else number
-    trial = ledger.create(cell.name, number, params, experiment.trial_config(cell, params))
+    trial = ledger.create(
+        cell.name, len(ledger.history.study(cell.name)), params, experiment.trial_config(cell, params)
+    )
     append(ledger, "trial_started", trial=trial.id, gpus=0.0)
     ends_with_report = state in (TrialState.FINISHED, TrialState.STOPPED_EARLY)
     for epoch, value in enumerate(values, start=1):
@@ -117,8 +117,8 @@ def confirm_two_losses(ledger: Ledger) -> list[Trial]:
     return repeats
 
 
-def open_test(ledger: Ledger, trials: list[Trial], dataset: str = "pets", *, values: list[float] | None = None) -> None:
+def open_test(ledger: Ledger, trials: list[Trial], *, values: list[float] | None = None) -> None:
     """Write down that the test split was opened for some trials, with these values, or those they have on val."""
-    append(ledger, "test_opened", dataset=dataset, trials=[trial.id for trial in trials])
+    append(ledger, "test_opened", dataset="pets", trials=[trial.id for trial in trials])
     for trial, value in zip(trials, values or [trial.best_value for trial in trials], strict=True):
         append(ledger, "test_evaluated", trial=trial.id, metrics={"rsum": value})

@@ -28,7 +28,8 @@ class FakeWorkload:
     """Trainings that take ``seconds`` an epoch.
 
     Trials whose parameter lies above ``diverges_above`` diverge in epoch 2; those below ``fails_below`` raise there
-    every time, those below ``stumbles_below`` once. Seeds differ by a normal ``noise``, on val and on test by another.
+    every time, those below ``stumbles_below`` once. Seeds differ by a normal ``noise``, on val and on test by another;
+    ``shift`` is on top of all values.
     """
 
     seconds: float = 0.0
@@ -36,6 +37,7 @@ class FakeWorkload:
     fails_below: float = -math.inf
     stumbles_below: float = -math.inf
     noise: float = 0.0
+    shift: float = 0.0
     digest: str = "d1"
     footprint: tuple[int, int] = (4 * 2**30, 20 * 2**30)
 
@@ -87,7 +89,7 @@ class FakeWorkload:
 
     def luck(self, config: TrialConfig, split: str = "val") -> float:
         drawn = random.Random(f"{split} {config.loss} {config.loss_parameters} {config.seed}")
-        return drawn.gauss(0, self.noise) if self.noise else 0.0
+        return self.shift + (drawn.gauss(0, self.noise) if self.noise else 0.0)
 
 
 class FakeTogether:

@@ -8,7 +8,7 @@ import sysconfig
 import tomllib
 from collections.abc import Iterable
 from functools import cache
-from importlib.metadata import Distribution, PackageNotFoundError, distribution, packages_distributions
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -53,19 +53,10 @@ def closure(requirements: Iterable[Requirement]) -> dict[str, Distribution]:
     return found
 
 
-def modules_beside(packages: Iterable[str]) -> set[str]:
-    """Return the names of the modules that are installed here and belong to none of some packages, nor to ours."""
-    names = set(packages)
-    return {
-        module
-        for module, owners in packages_distributions().items()
-        if not names & {canonicalize_name(owner) for owner in owners}
-    } - OWN
-
-
 def link(packages: Iterable[Distribution], folder: Path) -> None:
     """Fill the packages of an environment with hard links to the files of packages that are installed here."""
-    here, there = Path(sysconfig.get_path("purelib")).resolve(), packages_of(folder)
+    here = Path(sysconfig.get_path("purelib")).resolve()
+    there = folder / here.relative_to(Path(sys.prefix).resolve())
     for package in packages:
         for file in package.files or ():
             source = Path(str(package.locate_file(file)))
@@ -75,11 +66,6 @@ def link(packages: Iterable[Distribution], folder: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             if not target.exists():
                 os.link(source, target)
-
-
-def packages_of(folder: Path) -> Path:
-    """Return the folder of an environment into which packages are installed."""
-    return folder / Path(sysconfig.get_path("purelib")).resolve().relative_to(Path(sys.prefix).resolve())
 
 
 def make_environment(folder: Path, extra: str = "") -> Path:

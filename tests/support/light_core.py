@@ -1,6 +1,6 @@
-"""What the package promises without extras, tried out; run as a program, in an environment or with others blocked.
+"""What the package promises without extras, tried out; run as a program in an environment of the core.
 
-    python light_core.py FOLDER EXPERIMENTS [BLOCKED,...]
+    python light_core.py FOLDER EXPERIMENTS
 
 ``FOLDER`` is written to, ``EXPERIMENTS`` holds the experiment ``begun``. It prints what came of each try as JSON.
 """
@@ -9,8 +9,6 @@ import contextlib
 import io
 import json
 import sys
-from collections.abc import Collection, Sequence
-from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +20,6 @@ SMALL = (
     "training.batch_size=16",
     "training.embedding_size=8",
 )
-
-
-def block(modules: Collection[str]) -> None:
-    """Let modules look as if they were not installed."""
-
-    class Others(PathFinder):
-        @classmethod
-        def find_spec(cls, name: str, path: Any = None, target: Any = None) -> Any:
-            return None if name.partition(".")[0] in modules else super().find_spec(name, path, target)
-
-    sys.meta_path[:] = [Others if finder is PathFinder else finder for finder in sys.meta_path]
 
 
 def command(*words: str) -> dict[str, Any]:
@@ -146,10 +133,8 @@ def refused_calls(experiments: str) -> dict[str, dict[str, str]]:
     return found
 
 
-def main(arguments: Sequence[str]) -> None:
+def main(folder: Path, experiments: str) -> None:
     """Try everything and print what came of it."""
-    folder, experiments = Path(arguments[0]), arguments[1]
-    block(set(",".join(arguments[2:]).split(",")) - {""})
     trained = training(folder)
     found = {
         "losses": losses(),
@@ -162,4 +147,4 @@ def main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(Path(sys.argv[1]), sys.argv[2])

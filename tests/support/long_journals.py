@@ -31,15 +31,15 @@ COUNTERS = (
 )
 
 
-def write_journal(directory: Path, trials: int, *, seed: int = 0) -> Path:
+def write_journal(directory: Path, trials: int) -> Path:
     """Write the journal of a finished search of so many trials into a new folder, and return the journal."""
     directory.mkdir(parents=True)
     path = directory / "journal.jsonl"
-    rewrite(path, list(lines(directory.name, trials, seed)))
+    rewrite(path, list(lines(directory.name, trials)))
     return path
 
 
-def lines(name: str, trials: int, seed: int) -> Iterator[dict[str, Any]]:
+def lines(name: str, trials: int) -> Iterator[dict[str, Any]]:
     """Yield the lines of such a journal, without their numbers."""
     described = {
         "name": name,
@@ -50,7 +50,7 @@ def lines(name: str, trials: int, seed: int) -> Iterator[dict[str, Any]]:
         "search": {"sampler": "tpe", "trials": math.ceil(trials / len(LOSSES)), "metric": "val/rsum"},
     }
     experiment = validate(Experiment, described, "generated")
-    random, clock = np.random.default_rng(seed), _Clock()
+    random, clock = np.random.default_rng(0), _Clock()
     environment = {"versions": {"torch": "2"}, "git_revision": "abc", "machine": {"host": "node-1", "cpus": 16}}
     begun = {"experiment": experiment.to_dict(), "data": {"flickr8k": "3f" * 32}, "environment": environment}
     yield {"n": 0, "format": 2} | clock.line("experiment_started") | begun

@@ -68,7 +68,7 @@ def answer_studies(p: Array, means: Array, kinds: Array, baseline: int, level: f
 def p_values(values: Values, seeds: int) -> tuple[Array, Array]:
     """Return the p-values of the winners' leads, as ``answer_studies`` takes them, and the measured means."""
     counts, rows = np.full((values.studies, values.candidates), seeds), np.arange(values.studies)
-    means = values.alone.means(counts, rows)  # type: ignore[attr-defined]
+    means = values.alone.means(counts, rows)
     return values.lead_p(counts, means.argmax(1), rows), means
 
 

@@ -5,7 +5,6 @@ that selected and gave out the seeds. All studies of a case go through a design 
 """
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from scipy.special import stdtr
@@ -35,18 +34,6 @@ class Outcome:
         return float((self.better & (self.winner == 0)).mean())
 
 
-class Values(Protocol):
-    """The values of studies: their size, and the statistics of the first so many seeds of each candidate."""
-
-    studies: int
-    candidates: int
-    alone: "Scores"
-
-    def lead_p(self, counts: Array, leader: Array, rows: Array) -> Array:
-        """Return the two-sided p-values of the leads, 1 where there is none and -1 of the leader itself."""
-        ...
-
-
 class Scores:
     """Studies over seeds, of scores of shape (studies, candidates, seeds)."""
 
@@ -68,7 +55,7 @@ class Scores:
         return self.residuals(counts, rows) / (counts - 1) / counts
 
     def lead_p(self, counts: Array, leader: Array, rows: Array) -> Array:
-        """See ``Values``: Welch's test."""
+        """Return the two-sided p of the leads by Welch's test: 1 where there is none, -1 of the leader itself."""
         every = np.arange(len(rows))
         means, errors = self.means(counts, rows), self.errors(counts, rows)
         own, freedom = errors[every, leader][:, None], counts[every, leader][:, None] - 1
@@ -93,11 +80,14 @@ class Runs:
         self.left = joint[:, None] * (left - left.mean(-1, keepdims=True))
 
     def lead_p(self, counts: Array, leader: Array, rows: Array) -> Array:
-        """See ``Values``: the crossed test of ``orchestrator.results.crossed``."""
+        """See ``Scores``, by the crossed test of ``orchestrator.results.crossed``."""
         left = self.left[rows] / np.sqrt(counts)[..., None]
         by_image = self.alone.means(counts, rows)[..., None] + self.of_image[rows] + left
         squares = self.joint**2 * self.generator.chisquare((counts - 1) * (self.images - 1))
         return crossed_lead_p(by_image, self.alone.residuals(counts, rows), squares, counts, leader)
+
+
+Values = Scores | Runs
 
 
 def crossed_lead_p(by_image: Array, residuals: Array, squares: Array, counts: Array, leader: Array) -> Array:

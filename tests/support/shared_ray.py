@@ -1,10 +1,10 @@
 """A Ray for all tests of a process, on a machine that may be too busy to start one at the first try."""
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 import psutil
+import pytest
 
 from orchestrator.journal.lock import make_scratch
 from orchestrator.machines.cluster import ClusterError
@@ -23,20 +23,17 @@ def shared_ray() -> Iterator[None]:
     with ExitStack() as stack:
         for left in reversed(range(TRIES)):
             before = set(psutil.Process().children())
-            own = {name: os.environ.pop(name, None) for name in TWO_CPUS}
-            try:
-                os.environ.update(TWO_CPUS)
-                stack.enter_context(ray_runtime(stack.enter_context(make_scratch())))
-                break
-            except ClusterError:
-                end(set(psutil.Process().children()) - before)
-                if not left:
-                    raise
-            finally:
-                # Other variables stay: the token of this Ray is one of them.
-                for name, value in own.items():
-                    del os.environ[name]
-                    os.environ.update({} if value is None else {name: value})
+            # Other variables stay: the token of this Ray is one of them.
+            with pytest.MonkeyPatch.context() as patch:
+                for name, value in TWO_CPUS.items():
+                    patch.setenv(name, value)
+                try:
+                    stack.enter_context(ray_runtime(stack.enter_context(make_scratch())))
+                    break
+                except ClusterError:
+                    end(set(psutil.Process().children()) - before)
+                    if not left:
+                        raise
         yield
 
 

@@ -89,7 +89,6 @@ class Simulated:
         return [EPOCHS in curve for curve in self.curves]
 
     def expected(self, place: Array) -> float:
-        """Return f at a place."""
         return TOP - float(self._below((place - self.optimum)[None])[0])
 
     def regret(self, place: Array) -> float:
@@ -110,10 +109,6 @@ class Simulated:
         """Return the places of the best trials that were trained to their end, shape (count, d)."""
         ended = [number for number, is_ended in enumerate(self.ended) if is_ended]
         return self.places[sorted(ended, key=lambda number: -self.curves[number][EPOCHS])[:count]]
-
-    def fresh(self, place: Array, seeds: int) -> float:
-        """Return the mean value of fresh trainings."""
-        return self.expected(place) + self._noise * float(self._generator.normal(size=seeds).mean())
 
     def _train(self, place: Array, rungs: Mapping[int, list[float]]) -> dict[int, float]:
         """Return epoch -> best value so far, up to the rung at which the trial is stopped."""

@@ -30,12 +30,12 @@ def stored(output: Path) -> dict[str, Any]:
     return found
 
 
-def assert_store_agrees(history: History, output: Path, *, running: str = "KILLED") -> None:
+def assert_store_agrees(history: History, output: Path) -> None:
     found = stored(output)
     assert set(found) == set(history.trials) | {trial.study for trial in history.trials.values()}
     for trial in history.trials.values():
         run, steps = found[trial.id]
-        assert run.info.status == {**STATUS, TrialState.RUNNING: running}[trial.state]
+        assert run.info.status == {**STATUS, TrialState.RUNNING: "KILLED"}[trial.state]
         assert run.data.params["training.epochs"] == "6"
         assert run.data.tags["mlflow.parentRunId"] == found[trial.study][0].info.run_id
         expected = {

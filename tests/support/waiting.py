@@ -1,17 +1,22 @@
-"""Wait for a condition, with a limit that a passing run never reaches."""
+"""Waiting for a condition, with a limit that a passing run never reaches, however busy the machine is."""
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 
+PATIENCE = 900.0
 
-def wait_until(condition: Callable[[], object]) -> None:
-    """Wait until a condition holds, five minutes at most."""
-    deadline = time.monotonic() + 300
+
+def wait_until(condition: Callable[[], object], what: str = "what the test waits for", log: Path | None = None) -> None:
+    """Wait until a condition holds; a failure says what did not come, with the end of a log."""
+    deadline = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+        if time.monotonic() > deadline:
+            logged = log.read_text()[-4000:] if log is not None and log.exists() else ""
+            raise AssertionError(f"not within {PATIENCE:g} s: {what}\n{logged}")
+        time.sleep(0.05)
 
 
 def has_ended(process: int) -> bool:
