@@ -7,8 +7,9 @@
 
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import wait
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -25,8 +26,9 @@ from starlette.routing import Route
 from orchestrator.journal.directory import read_error
 from orchestrator.report.render import embedded, plain_options, plain_rows, plotly_source, report_values, scripts
 from orchestrator.results.answer import Answer, Quantity
+from orchestrator.results.answers import Summary, measure_of
 from orchestrator.text.values import visible, visible_values
-from orchestrator.text.wording import metric_meaning, metric_words
+from orchestrator.text.wording import metric_name, metric_words
 from orchestrator.views.grid import cell_text
 from orchestrator.views.html import asset, filled, policy, templates
 from orchestrator.watch.experiments import Experiments, Watched, stages_of
@@ -85,7 +87,7 @@ class Server:
         experiments = self._experiments.all()
         wait([experiment.reading() for experiment in experiments], PATIENCE)
         cards = [_card(experiment) for experiment in experiments]
-        shown = {"cards": cards, "title": self._title, "measured": measured, "measure": metric_meaning("rsum")}
+        shown = {"cards": cards, "title": self._title, "measured": measured, "measures": _measures(experiments)}
         return filled("start.html.j2", page_scripts(None), *ROOMS, **about, **shown)
 
     def changes(self, request: Request) -> Response:
@@ -170,6 +172,16 @@ def _card(watched: Watched) -> tuple[Any, ...]:
             return watched.name, watched.problem, seen.status, stages_of(seen.status), seen.headlines
     except UserError as error:
         return watched.name, str(error), None, (), ()
+
+
+def _measures(experiments: Iterable[Watched]) -> list[str]:
+    """Return what the metrics of the experiments that have been read measure, each once."""
+    summaries: dict[str, list[Summary]] = {}
+    for watched in experiments:
+        with suppress(UserError), watched.lock:
+            if watched.reading().done() and watched.seen().headlines:
+                summaries.setdefault(metric_name(watched.summary.history.metric), []).append(watched.summary)
+    return [measure_of(metric, known) for metric, known in summaries.items()]
 
 
 def measured(answer: Answer) -> str:

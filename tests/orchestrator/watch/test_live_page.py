@@ -1,16 +1,19 @@
-"""The page of an experiment while its journal grows, without a server."""
+"""The pages of experiments while their journals grow, without a server."""
 
 import re
 import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from orchestrator.journal import ledger as writing
 from orchestrator.watch.app import Server
 from orchestrator.watch.experiments import Experiments
-from tests.support.experiments import add_trial, begun
+from tests.support.experiments import add_trial, begun, make_experiment
+from tests.support.records import append
+from trainables.ranks import Ranks
 
 
 def test_as_of_moves_when_the_journal_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,3 +32,28 @@ def test_as_of_moves_when_the_journal_grows(tmp_path: Path, monkeypatch: pytest.
         assert as_of() == ["2027-01-15 08:00:00 UTC"], "the time of the newest record, and not of the look"
         add_trial(ledger, [30.0])
         assert as_of() == ["2027-01-15 08:01:01 UTC"]
+
+
+def explained(server: Server) -> list[str]:
+    """Return the lines of the start page about metrics, once all journals have been read."""
+    head = server.html(None).partition("</header>")[0]
+    return re.findall(r'<p class="quiet">([^<]+)</p>', head)
+
+
+def test_the_start_page_explains_the_metrics_that_are_on_it_with_their_chance_where_it_is_known(tmp_path: Path) -> None:
+    search = {"sampler": "random", "trials": 4}
+    with begun(tmp_path / "empty"), begun(tmp_path / "by-rsum") as first:
+        server = Server(Experiments(tmp_path), "runs", "test")
+        assert explained(server) == [], "no metric is on the page"
+        trial = add_trial(first, [30.0])
+        assert explained(server) == ["rsum: sum of six recalls, 0–600"]
+        experiment = make_experiment(name="by-recall", search={**search, "metric": "val/i2t_r1"})
+        with begun(tmp_path / "by-recall", experiment) as second:
+            add_trial(second, [30.0])
+            rank = "i2t R@1: percentage of queries with a positive in first place"
+            assert sorted(explained(server)) == [rank, "rsum: sum of six recalls, 0–600"]
+        append(first, "test_opened", dataset="pets", trials=[trial.id])
+        best, owners = np.ones(5000, np.int32), np.arange(1000, dtype=np.int32).repeat(5)
+        ranks = Ranks(best, best, owners, "0" * 64, "test")
+        append(first, "test_evaluated", trial=trial.id, metrics={"rsum": 30.0}, ranks=ranks.to_text())
+        assert sorted(explained(server)) == [rank, "rsum: sum of six recalls, 0–600, chance 3.2"]
