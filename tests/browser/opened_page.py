@@ -18,10 +18,14 @@ GROUNDS = {"light": "rgb(250, 250, 248)", "dark": "rgb(16, 19, 23)"}
 LEAST_FONT = 11
 """Pixels of the smallest text of a page."""
 
-CHARTS_ARE_DRAWN = """[...document.querySelectorAll('.js-plotly-plot')].every((plot) =>
-  plot._fullLayout.font.color === getComputedStyle(document.body).color
-  && (!plot.clientWidth || Math.abs(plot._fullLayout.width - plot.clientWidth) < 1))"""
-"""Each chart is in the colours of the page, and as wide as its place."""
+CHARTS_ARE_DRAWN = """[...document.querySelectorAll('.js-plotly-plot')].every((plot) => {
+  const legend = plot.querySelector('.legend')?.getBoundingClientRect().bottom ?? -Infinity;
+  const curves = plot.querySelector('.nsewdrag')?.getBoundingClientRect().top ?? Infinity;
+  return plot._fullLayout.font.color === getComputedStyle(document.body).color
+    && (!plot.clientWidth || Math.abs(plot._fullLayout.width - plot.clientWidth) < 1)
+    && legend < curves + 2;
+})"""
+"""Each chart is in the colours of the page, as wide as its place, and has its legend above its curves."""
 
 SMALL_TEXTS = """(least) => {
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
