@@ -12,6 +12,12 @@ SIZES = {"1280": DESKTOP, "1920": WIDE, "phone": PHONE}
 """The windows in which each page is drawn, by the names in the files of the drawings."""
 
 SCHEMES = ("light", "dark")
+CHART_BUTTONS = {"Download plot as a PNG", "Zoom", "Pan", "Reset axes"}
+"""All buttons of all charts; a new Plotly that adds one is noticed."""
+
+SENDING = "form, [formaction], [ping], a[href^='http']"
+"""Elements that would send something, or lead away from a page of ours."""
+
 GROUNDS = {"light": "rgb(250, 250, 248)", "dark": "rgb(16, 19, 23)"}
 """The colour behind a page of ours."""
 
@@ -86,6 +92,9 @@ class Opened:
                 assert ground == GROUNDS[scheme], drawing
                 assert self.page.evaluate("document.documentElement.scrollWidth") == width, drawing
                 assert self.page.evaluate(SMALL_TEXTS, LEAST_FONT) == [], drawing
+                titles = self.page.locator(".modebar-btn").evaluate_all("all => all.map(each => each.dataset.title)")
+                assert set(titles) <= CHART_BUTTONS, drawing
+                assert self.page.locator(SENDING).count() == 0, drawing
                 assert self.complaints == [], drawing
             if (width, height) == DESKTOP:
                 self.check_first_view(first_view)

@@ -14,13 +14,10 @@ from orchestrator.report.queries import WAYS, Item, Queries, Query
 from orchestrator.report.render import write_report
 from orchestrator.results.answer import Answer, Column, Quantity, Table
 from orchestrator.views.html import write_sections
-from tests.browser.opened_page import DESKTOP, PHONE, SIZES, opened
+from tests.browser.opened_page import CHART_BUTTONS, DESKTOP, PHONE, SIZES, opened
 from tests.support.histories import Author, search
 
 pytestmark = pytest.mark.proof
-
-CHART_BUTTONS = {"Download plot as a PNG", "Zoom", "Pan", "Reset axes"}
-"""All buttons of all charts; a new Plotly that adds one is noticed."""
 
 EVIL = "<script>document['title']='it ran'</script>"
 
