@@ -132,14 +132,16 @@ def is_known(text: str, url: str) -> bool:
 opened = partial(opened_page, size=WIDE, is_known=is_known)
 
 
-def draw(shown: Opened, name: str, folder: Path, wait: Callable[[Page], object]) -> None:
+def draw(shown: Opened, address: str, name: str, folder: Path, wait: Callable[[Page], object]) -> None:
     """Draw a page of MLflow in each size, light and dark, and check each drawing; ``wait`` for what it shows."""
     page = shown.page
     for scheme in SCHEMES:
         # What the browser prefers counts when MLflow is opened for the first time.
         page.evaluate(f"localStorage.setItem('_mlflow_dark_mode_toggle_enabled', '{str(scheme == 'dark').lower()}')")
         page.set_viewport_size({"width": WIDE[0], "height": WIDE[1]})
-        page.reload()
+        # MLflow has taken the view out of the address; an address that differs behind # alone loads nothing.
+        page.goto("about:blank")
+        page.goto(address)
         wait(page)
         for label, (width, height) in SIZES.items():
             page.set_viewport_size({"width": width, "height": height})
@@ -216,7 +218,7 @@ def test_ui_opens_on_the_newest_search_best_trials_first(served: Served, browser
         assert shown_columns <= set(heads)
         assert SHOWN in page.locator("main, body").first.inner_text()
         assert "it ran" not in page.title()
-        draw(shown, "runs", screenshots, lambda page: cells(page, "metrics.`val/rsum_best`"))
+        draw(shown, served.opens, "runs", screenshots, lambda page: cells(page, "metrics.`val/rsum_best`"))
 
 
 def test_no_assistant_is_shown_where_mlflow_would_open_it(served: Served, browser: Browser, screenshots: Path) -> None:
@@ -262,7 +264,7 @@ def test_the_charts_begin_with_what_won_and_show_the_studies_without_the_view(
         assert "val/rsum_best" in text
         assert shown.complaints == []
         if view:
-            draw(shown, "charts", screenshots, wait_for_charts)
+            draw(shown, f"{kept}&compareRunsMode=CHART", "charts", screenshots, wait_for_charts)
 
 
 def test_two_runs_are_compared_by_what_tells_them_apart(served: Served, browser: Browser, screenshots: Path) -> None:
@@ -280,7 +282,7 @@ def test_two_runs_are_compared_by_what_tells_them_apart(served: Served, browser:
         switches.first.click()
         equal.wait_for()
         assert [switch.get_attribute("aria-checked") for switch in switches.all()] == ["false", "true", "true"]
-        draw(shown, "compare", screenshots, wait_for_charts)
+        draw(shown, served.with_token(str(path)), "compare", screenshots, wait_for_charts)
 
 
 @pytest.mark.parametrize("part", ["overview", "captions"])
