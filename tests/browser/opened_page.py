@@ -44,7 +44,7 @@ SMALL_TEXTS = """(least) => {
   return small;
 }"""
 
-PATIENCE = 60_000
+PATIENCE = 180_000
 """Milliseconds for each step of a page: on a machine that others keep busy, Playwright's own 30 s are too few."""
 
 
