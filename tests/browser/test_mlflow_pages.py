@@ -21,7 +21,7 @@ from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.sync import deliver
 from orchestrator.tracking.view import comparison_page, newest_page
-from tests.browser.opened_page import SCHEMES, SIZES, WIDE, Opened
+from tests.browser.opened_page import PHONE, SCHEMES, SIZES, WIDE, Opened
 from tests.browser.opened_page import opened as opened_page
 from tests.integration.test_ui import end, fetch
 from tests.support.bucket import free_port
@@ -145,7 +145,8 @@ def draw(shown: Opened, address: str, name: str, folder: Path, wait: Callable[[P
         wait(page)
         for label, (width, height) in SIZES.items():
             page.set_viewport_size({"width": width, "height": height})
-            if page.locator(".js-plotly-plot").count():
+            # MLflow has no layout for a phone: there its comparison keeps a chart wider than the chart's place.
+            if (width, height) != PHONE and page.locator(".js-plotly-plot").count():
                 wait_for_charts(page)
             drawing = f"mlflow-{name}-{label}-{scheme}"
             page.screenshot(path=folder / f"{drawing}.png")
