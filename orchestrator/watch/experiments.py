@@ -155,7 +155,7 @@ class Watched:
 
 
 def _running(trial: Trial, place: Place | None) -> tuple[Trial, str, str, str]:
-    best = "" if trial.best_value is None else metric_text(trial.metric, trial.best_value)
+    best = metric_text(trial.metric, trial.best_value)
     where = "after its first epoch" if place is None else f"{place.host}, {place.pid}"
     return trial, setting_text(trial.parameters), best, where
 

@@ -132,7 +132,12 @@ def test_the_page_of_a_search_is_drawn_at_its_start_in_its_middle_and_in_its_tes
         assert page.locator("#state .left").inner_text() == "ETA after the first epoch"
         assert page.locator(".answer h3").first.inner_text() == "Which loss?"
         assert page.locator("#search h2").is_hidden(), "a figure without data has no place"
+        links = page.locator(".links a").filter(visible=True).all_inner_texts()
+        assert links == ["All experiments", "pets", "Leaderboard", "Cost", "Reproduce"]
+        assert page.locator("#running td[data-label='best so far']").all_inner_texts() == ["–", "–"]
         shown.draw("live-1-start", screenshots, first_view=first_view)
+        # The last drawing is on a phone, where a label without a value is left out.
+        assert page.locator("#running td[data-label='best so far']").filter(visible=True).count() == 0
 
         search_on(ledger, range(1, 4), TrialState.RUNNING)
         page.wait_for_selector("#state .stage-count:text('6 of 12 ended')")
@@ -142,6 +147,8 @@ def test_the_page_of_a_search_is_drawn_at_its_start_in_its_middle_and_in_its_tes
         assert page.evaluate("document.getElementById('front').getBoundingClientRect().height") == 0
         first_view += [".answer-table tbody tr >> nth=0", ".answer-table tbody tr >> nth=1"]
         shown.draw("live-2-middle", screenshots, first_view=first_view)
+        links = page.locator(".links a").filter(visible=True).all_inner_texts()
+        assert links[3:6] == ["Search", "Coefficients", "Losses"]
         assert page.locator("#state .left").inner_text().startswith("ETA 00:")
 
         search_on(ledger, range(4, 6), TrialState.FINISHED)
