@@ -177,9 +177,10 @@ def _card(watched: Watched) -> tuple[Any, ...]:
 def _measures(experiments: Iterable[Watched]) -> list[str]:
     """Return what the metrics of the experiments that have been read measure, each once."""
     summaries: dict[str, list[Summary]] = {}
-    for watched in experiments:
+    # Whoever reads a journal holds the lock.
+    for watched in (watched for watched in experiments if watched.reading().done()):
         with suppress(UserError), watched.lock:
-            if watched.reading().done() and watched.seen().headlines:
+            if watched.seen().headlines:
                 summaries.setdefault(metric_name(watched.summary.history.metric), []).append(watched.summary)
     return [measure_of(metric, known) for metric, known in summaries.items()]
 

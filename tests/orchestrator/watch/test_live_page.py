@@ -1,7 +1,9 @@
 """The pages of experiments while their journals grow, without a server."""
 
 import re
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,8 +11,9 @@ import numpy as np
 import pytest
 
 from orchestrator.journal import ledger as writing
+from orchestrator.watch import app
 from orchestrator.watch.app import Server
-from orchestrator.watch.experiments import Experiments
+from orchestrator.watch.experiments import Experiments, Watched
 from tests.support.experiments import add_trial, begun, make_experiment
 from tests.support.records import append
 from trainables.ranks import Ranks
@@ -32,6 +35,29 @@ def test_as_of_moves_when_the_journal_grows(tmp_path: Path, monkeypatch: pytest.
         assert as_of() == ["2027-01-15 08:00:00 UTC"], "the time of the newest record, and not of the look"
         add_trial(ledger, [30.0])
         assert as_of() == ["2027-01-15 08:01:01 UTC"]
+
+
+def test_a_journal_that_is_being_read_keeps_the_start_page_from_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_read, may_end = threading.Event(), threading.Event()
+
+    def read(watched: Watched) -> None:
+        with watched.lock:
+            is_read.set()
+            may_end.wait()
+
+    monkeypatch.setattr(Watched, "_read", read)
+    monkeypatch.setattr(app, "PATIENCE", 0.0)
+    server = Server(Experiments(tmp_path), "runs", "test")
+    with begun(tmp_path / "long"), ThreadPoolExecutor(1) as visitor:
+        try:
+            assert "its journal is being read" in server.html(None)
+            is_read.wait()
+            page = visitor.submit(server.html, None)
+            assert "its journal is being read" in page.result(timeout=60)
+        finally:
+            may_end.set()
 
 
 def explained(server: Server) -> list[str]:
