@@ -49,10 +49,11 @@ def test_a_journal_that_is_being_read_keeps_the_start_page_from_nobody(
 
     monkeypatch.setattr(Watched, "_read", read)
     monkeypatch.setattr(app, "PATIENCE", 0.0)
-    server = Server(Experiments(tmp_path), "runs", "test")
+    experiments = Experiments(tmp_path)
+    server = Server(experiments, "runs", "test")
     with begun(tmp_path / "long"), ThreadPoolExecutor(1) as visitor:
         try:
-            assert "its journal is being read" in server.html(None)
+            experiments.all()[0].reading()
             is_read.wait()
             page = visitor.submit(server.html, None)
             assert "its journal is being read" in page.result(timeout=60)
