@@ -17,22 +17,34 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from orchestrator.claims.cells import confirmed_cells, published_cells
 from orchestrator.claims.claims import Claims, Part, setting_of
 from orchestrator.claims.engine import Cells, ClaimResult, Group, Missing, Outcome, Test, decide_claims
 from orchestrator.experiment.experiment import Experiment, experiment_of
 from orchestrator.journal.history import History
 from orchestrator.machines.cluster import describe_environment
-from orchestrator.reference.published import DATASETS, study_dataset
+from orchestrator.reference.published import CAPTIONS_PER_IMAGE, DATASETS, TEST_IMAGES, study_dataset
 from orchestrator.results.answer import Answer, Cell, Column, table_of
 from orchestrator.results.answers import Summary, measure_of
 from orchestrator.results.caveats import still_rising
 from orchestrator.results.tables import published_tables, tables_of
 from orchestrator.text.values import count_text
-from orchestrator.text.wording import listed, measured, number_text, p_equals, printed, setting_text, share_text
+from orchestrator.text.wording import (
+    listed,
+    measured,
+    metric_meaning,
+    number_text,
+    p_equals,
+    printed,
+    setting_text,
+    share_text,
+)
 from orchestrator.views.html import write_sections
 from trainables.errors import ConfigError
 from trainables.files import read_state, write_whole
+from trainables.ranks import chance_rsum
 
 FORMAT = 2
 QUESTIONS, CERTIFICATE, PAGE = "questions.json", "certificate.json", "certificate.html"
@@ -126,12 +138,15 @@ def certify_confirmed(claims: Claims, histories: Sequence[History], folder: Path
         for dataset in dict.fromkeys(trial.config.dataset for trial in history.trials.values())
         for sentence in still_rising([trial for trial in history.trials.values() if trial.config.dataset == dataset])
     ]
-    return _written(claims, cells, sections, summaries, folder, short)
+    return _written(claims, cells, sections, summaries, measure_of("rsum", summaries), folder, short)
 
 
 def certify_published(claims: Claims, folder: Path) -> Certified:
     """Answer claims from the papers' own tables, and write certificate and page."""
-    return _written(claims, published_cells(claims), {"As published": published_tables(claims.papers)}, [], folder)
+    cells, tables = published_cells(claims), {"As published": published_tables(claims.papers)}
+    sizes = (TEST_IMAGES[dataset] for dataset in dict.fromkeys(dataset for dataset, _ in cells))
+    chances = (chance_rsum(np.arange(images).repeat(CAPTIONS_PER_IMAGE)) for images in sizes)
+    return _written(claims, cells, tables, [], metric_meaning("rsum", *chances), folder)
 
 
 def _written(
@@ -139,6 +154,7 @@ def _written(
     cells: Cells,
     tables: Mapping[str, Sequence[Answer]],
     summaries: Sequence[Summary],
+    measure: str,
     folder: Path,
     caveats: Sequence[str] = (),
 ) -> Certified:
@@ -180,7 +196,7 @@ def _written(
         ("code", str(content["code"])[:12], ""),
     ]
     sections = [
-        ("", "", measure_of("rsum", summaries), answers),
+        ("", "", measure, answers),
         *((heading, "", "", entries) for heading, entries in tables.items() if entries),
     ]
     write_sections(claims.name, "Claims of a paper", sections, folder / PAGE, facts=facts)

@@ -44,6 +44,11 @@ SOURCES: Mapping[str, str] = MappingProxyType(
 DATASETS = {"Flickr30k": "flickr30k", "MS-COCO": "coco"}
 SYNONYMS = {"mscoco": "coco", "coco2014": "coco", "f30k": "flickr30k", "f8k": "flickr8k"}
 """Other names of datasets, in lower-case letters and digits -> the names of published rows."""
+TEST_IMAGES = {"flickr30k": 1_000, "coco": 5_000}
+"""Dataset of published rows -> images of its test split."""
+
+CAPTIONS_PER_IMAGE = 5
+
 MODELS = {"VSE++": "vsepp", "VSRN": "vsrn"}
 LOSSES = {"Triplet loss": "triplet", "Triplet loss SH": "triplet_sh", "NT-Xent": "nt_xent", "SmoothAP": "smooth_ap"}
 PARAMETERS = {"alpha": "margin", "tau": "temperature"}

@@ -14,7 +14,8 @@ const charts = (() => {
 
   const coarse = window.matchMedia("(pointer: coarse)").matches;
   const config = {
-    responsive: true,
+    // Another width is answered below: Plotly's own answer leaves a legend where it was, over the curves.
+    responsive: false,
     displaylogo: false,
     displayModeBar: coarse ? false : "hover",
     // No chart leaves the page: the button would open a company's address, past the page's policy.
@@ -97,8 +98,11 @@ const charts = (() => {
     plot.setAttribute("role", "img");
     plot.setAttribute("aria-label", sentence(panel));
     const first = !plot.classList.contains("js-plotly-plot");
+    const isResized = !first && plot._fullLayout.width !== plot.clientWidth;
     const traces = painted(panel.data, seen).map(withTrials);
     await Plotly.react(plot, traces, painted(layout, seen), config);
+    // Plotly has placed the legend by the margins of the width before; this places it by the new ones.
+    if (isResized) await Plotly.relayout(plot, { "legend.x": 0 });
     if (first) plot.on("plotly_click", clicked);
     plot.dataset.drawn = "";
   }
@@ -163,7 +167,18 @@ const charts = (() => {
   if (document.readyState === "complete") idle(drawTheRest);
   else window.addEventListener("load", () => idle(drawTheRest));
 
-  document.addEventListener("themechange", () => all.filter((figure) => "drawn" in figure.dataset).forEach(draw));
+  const redraw = () => all.filter((figure) => "drawn" in figure.dataset).forEach(draw);
+  document.addEventListener("themechange", redraw);
+
+  let width = window.innerWidth;
+  let waiting = 0;
+  window.addEventListener("resize", () => {
+    // The bars of a phone's browser come and go, and change the height alone.
+    if (window.innerWidth === width) return;
+    width = window.innerWidth;
+    clearTimeout(waiting);
+    waiting = setTimeout(redraw, 100);
+  });
   window.addEventListener("beforeprint", drawAll);
 
   return {

@@ -41,6 +41,10 @@ PLOTLY = Path(__file__).parent / "vendor" / "plotly-cartesian.min.js"
 """Plotly's own bundle of the flat charts, 1.5 MB; its bundle of all charts has 4.8 MB. See the folder's README."""
 
 
+UPLOAD = "https://cloud.plotly.com/newchart"
+"""Plotly's preset of ``plotlyServerURL``. No setting of its bundler leaves out the code of the upload."""
+
+
 def write_report(page: Page, path: Path) -> None:
     """Write the page whole, or not at all."""
     write_whole(path, render_page(page))
@@ -66,8 +70,8 @@ def report_values(page: Page, live: Any = None) -> dict[str, Any]:
 
 @cache
 def plotly_source() -> str:
-    """Return Plotly as one script."""
-    return PLOTLY.read_text(encoding="utf-8")
+    """Return Plotly as one script, without the address to which its button "Share chart..." would send a chart."""
+    return PLOTLY.read_text(encoding="utf-8").replace(UPLOAD, "")
 
 
 def scripts() -> list[Markup]:

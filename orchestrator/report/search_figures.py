@@ -37,7 +37,8 @@ def over_trials(studies: Sequence[Study]) -> Figure:
         "trials that were trained to the end. Crosses on the floor diverged or failed. A click on a dot finds it in "
         "the leaderboard."
     )
-    options = [Option(printed(dataset), [_over_trials(group)]) for dataset, group in by_dataset(studies).items()]
+    panels = {dataset: _over_trials(group) for dataset, group in by_dataset(studies).items()}
+    options = [Option(printed(dataset), [panel]) for dataset, panel in panels.items() if panel.data]
     return Figure("trials", "The search, trial by trial", note, options)
 
 

@@ -269,10 +269,12 @@ def unconfirmed(summary: Summary, dataset: str) -> Answer:
     for point in [*best_points(trials), *running]:
         best_of.setdefault(_kind(point.first), point)
     best = list(best_of.values())
-    question = "Which loss?" if len(best) > 1 else "Which coefficients?"
-    if not best:
-        return Answer(WHICH_LOSS, dataset, question, "No trial has been trained to its end yet.", UNCONFIRMED)
     tried = Counter(_kind(trial) for trial in trials if trial.candidate is None)
+    asks_for_losses = len(best_of or tried) > 1
+    key = WHICH_LOSS if asks_for_losses else WHICH_COEFFICIENTS
+    question = "Which loss?" if asks_for_losses else "Which coefficients?"
+    if not best:
+        return Answer(key, dataset, question, "No trial has been trained to its end yet.", UNCONFIRMED)
     values = [(point.mean(metric) if point.finished else point.value_so_far) or 0.0 for point in best]
     first, count = best[0], len(best[0].finished)
     trainings = "one training" if count == 1 else f"the mean of {count} trainings"
@@ -303,7 +305,7 @@ def unconfirmed(summary: Summary, dataset: str) -> Answer:
         gap = None if point is first else value - values[0]
         rows.append((*about, tried[_kind(point.first)], count, value, gap, UNCONFIRMED if count else RUNNING))
     return Answer(
-        WHICH_LOSS if len(best) > 1 else WHICH_COEFFICIENTS,
+        key,
         dataset,
         question,
         headline,

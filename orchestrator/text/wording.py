@@ -36,7 +36,15 @@ PRINTED = {ours: printed for names in (DATASETS, MODELS, LOSSES) for printed, ou
 }
 """Our name of a dataset, a model or a loss -> its name in papers."""
 
-METRICS = {"rsum": "sum of six recalls, 0–600", "map_r": "mAP@R, 0 to 1", "map5": "mAP@5, 0 to 1"}
+METRICS = {
+    "rsum": "sum of six recalls, 0–600",
+    "map_r": "mAP@R, 0 to 1",
+    "map5": "mAP@5, 0 to 1",
+    "average_recall": "mean of three recalls, 0–100",
+    "_r1": "percentage of queries with a positive in first place",
+    "_r5": "percentage of queries with a positive among the first 5",
+    "_r10": "percentage of queries with a positive among the first 10",
+}
 """Ending of a metric -> what it measures."""
 
 MEASURED = {
@@ -221,8 +229,8 @@ def metric_meaning(metric: str, *chances: float) -> str:
     """Return a metric with what it measures, and the values of a random ranking of each split, where they are known.
 
     Example:
-        >>> metric_meaning("test/rsum", 3.2, 3.199), metric_meaning("val/i2t_r1")
-        ('test rsum: sum of six recalls, 0–600, chance 3.2', 'val i2t R@1')
+        >>> metric_meaning("test/rsum", 3.2, 3.199), metric_meaning("val/t2i_map5"), metric_meaning("val/i2t_medr")
+        ('test rsum: sum of six recalls, 0–600, chance 3.2', 'val t2i map5: mAP@5, 0 to 1', 'val i2t medr')
     """
     name = metric_words(metric)
     meaning = next((text for ending, text in METRICS.items() if metric.endswith(ending)), "")

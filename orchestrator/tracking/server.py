@@ -76,6 +76,9 @@ OBJECTS = (
 
 _API = [*(f"{start}/({'|'.join(ends.split())})" for start, ends in CALLS.items()), *OBJECTS]
 
+NO_GATEWAY = "/ajax-api/2.0/mlflow/gateway-proxy"
+"""Answered here as by an MLflow without a gateway: the page of runs asks, and shows an error where it is refused."""
+
 SERVED = re.compile("|".join([*PAGES, INFO, "/signup", f"/(ajax-)?api/({'|'.join(_API)})"]), re.DOTALL)
 """The paths that are passed on to MLflow; a path must match as a whole."""
 
@@ -88,8 +91,9 @@ localStorage.setItem("mlflow.assistant.panelOpen_v1", "false");
 DIFFERENCES_ONLY = b"""<script>
 {
   const seen = new WeakSet();
+  const part = '[data-component-type="switch"][data-component-id*="_comparerunview.tsx_"]';
   new MutationObserver(() => {
-    for (const control of document.querySelectorAll('[role="switch"][aria-label$=" - Show diff only"]')) {
+    for (const control of document.querySelectorAll(`${part} [role="switch"]`)) {
       if (!seen.has(control)) control.click();
       seen.add(control);
     }
@@ -155,6 +159,8 @@ class TrackingServer:
             bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
             if not (self._knows(request.cookies.get(cookie, "")) or self._knows(bearer)):
                 return PlainTextResponse("refused: open the address that `orchestrator ui` has printed\n", 401)
+        if path == NO_GATEWAY and request.method == "GET":
+            return JSONResponse({"endpoints": []})
         if SERVED.fullmatch(path) is None:
             message = f"{path} is not served here: tracking and the registry of models alone are"
             return JSONResponse({"error_code": "ENDPOINT_NOT_FOUND", "message": message}, 404)

@@ -44,6 +44,9 @@ BRIEF = 16
 LONGEST = 60
 """Most characters of a setting that is shown whole."""
 
+NO_BREAK = "\u00a0"
+"""A space at which no line ends."""
+
 MARGIN = 6.0
 """Percent of an axis on either side of the intervals."""
 
@@ -196,9 +199,10 @@ def templates(*folders: str) -> Environment:
 
 
 def _coded(text: str) -> Markup:
-    """Return a sentence with what is in back quotes as code."""
+    """Return a sentence with what is in back quotes as code; no line ends between a p and its value."""
+    whole = re.sub(r"\bp ([=<]) ", f"p{NO_BREAK}\\1{NO_BREAK}", visible(text))
     # A plain string: parts of ``Markup`` would be escaped again when they are joined.
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(visible(text)))))
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(whole))))
 
 
 def stylesheet(*rooms: str) -> Markup:

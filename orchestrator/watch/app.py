@@ -7,8 +7,9 @@
 
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import wait
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -22,8 +23,9 @@ from starlette.routing import Route
 from orchestrator.journal.directory import read_error
 from orchestrator.report.render import embedded, plain_options, plain_rows, plotly_source, report_values, scripts
 from orchestrator.results.answer import Answer, Quantity
+from orchestrator.results.answers import Summary, measure_of
 from orchestrator.text.values import visible, visible_values
-from orchestrator.text.wording import metric_meaning, metric_words
+from orchestrator.text.wording import metric_name, metric_words
 from orchestrator.views.grid import cell_text
 from orchestrator.views.html import asset, filled, policy, templates
 from orchestrator.watch.experiments import Experiments, Watched, stages_of
@@ -81,7 +83,7 @@ class Server:
         experiments = self._experiments.all()
         wait([experiment.reading() for experiment in experiments], PATIENCE)
         cards = [_card(experiment) for experiment in experiments]
-        shown = {"cards": cards, "title": self._title, "measured": winner_value, "measure": metric_meaning("rsum")}
+        shown = {"cards": cards, "title": self._title, "measured": winner_value, "measures": _measures(experiments)}
         return filled("start.html.j2", page_scripts(None), *ROOMS, **about, **shown)
 
     def changes(self, request: Request) -> Response:
@@ -166,6 +168,17 @@ def _card(watched: Watched) -> tuple[Any, ...]:
             return watched.name, watched.problem, seen.status, stages_of(seen.status), seen.headlines
     except UserError as error:
         return watched.name, str(error), None, (), ()
+
+
+def _measures(experiments: Iterable[Watched]) -> list[str]:
+    """Return what the metrics of the experiments that have been read measure, each once."""
+    summaries: dict[str, list[Summary]] = {}
+    # Whoever reads a journal holds the lock.
+    for watched in (watched for watched in experiments if watched.reading().done()):
+        with suppress(UserError), watched.lock:
+            if watched.seen().headlines:
+                summaries.setdefault(metric_name(watched.summary.history.metric), []).append(watched.summary)
+    return [measure_of(metric, known) for metric, known in summaries.items()]
 
 
 def winner_value(answer: Answer) -> str:

@@ -49,8 +49,8 @@ _READERS = ThreadPoolExecutor(1, "journals")
 class Watched:
     """One experiment, whose journal is read once and whose page is made once for all requests.
 
-    ``status``, ``headlines``, ``page`` and ``live`` are of the moment of the last ``seen``, and are made when they are
-    first asked for. The lock must be held then.
+    ``status``, ``summary``, ``headlines``, ``page`` and ``live`` are of the moment of the last ``seen``, and are made
+    when they are first asked for. The lock must be held then.
 
     Args:
         directory: Folder of the experiment; its journal need not exist yet.
@@ -79,7 +79,7 @@ class Watched:
             state = self.followed.version, find_holder(self.directory) is not None, self.problem
             if self._state != state:
                 self._state = state
-                for part in ("status", "headlines", "page", "live"):
+                for part in ("status", "summary", "headlines", "page", "live"):
                     vars(self).pop(part, None)
             return self
 
@@ -89,11 +89,15 @@ class Watched:
         return Status(self.followed)
 
     @cached_property
+    def summary(self) -> Summary:
+        """The results so far."""
+        return Summary(self.status.history)
+
+    @cached_property
     def headlines(self) -> list[Answer]:
         """The first answer of each dataset."""
-        summary = Summary(self.status.history)
-        datasets = summary.datasets if self.status.history.experiment else ()
-        return [headline_of(summary, dataset) for dataset in datasets]
+        datasets = self.summary.datasets if self.status.history.experiment else ()
+        return [headline_of(self.summary, dataset) for dataset in datasets]
 
     @cached_property
     def page(self) -> Page:
@@ -151,7 +155,7 @@ class Watched:
 
 
 def _running(trial: Trial, place: Place | None) -> tuple[Trial, str, str, str]:
-    best = "" if trial.best_value is None else metric_text(trial.metric, trial.best_value)
+    best = metric_text(trial.metric, trial.best_value)
     where = "after its first epoch" if place is None else f"{place.host}, {place.pid}"
     return trial, setting_text(trial.parameters), best, where
 

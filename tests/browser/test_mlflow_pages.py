@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.sync import deliver
 from orchestrator.tracking.view import comparison_page, newest_page
+from tests.browser.opened_page import PHONE, SCHEMES, SIZES, WIDE, Opened
 from tests.browser.opened_page import opened as opened_page
 from tests.integration.test_ui import end, fetch
 from tests.support.bucket import free_port
@@ -128,7 +129,31 @@ def is_known(text: str, url: str) -> bool:
     return any(known in text for known in OF_MLFLOW) or any(known in url for known in NOT_SERVED)
 
 
-opened = partial(opened_page, size=(1920, 1000), is_known=is_known)
+opened = partial(opened_page, size=WIDE, is_known=is_known)
+
+
+def draw(shown: Opened, address: str, name: str, folder: Path, wait: Callable[[Page], object]) -> None:
+    """Draw a page of MLflow in each size, light and dark, and check each drawing; ``wait`` for what it shows."""
+    page = shown.page
+    for scheme in SCHEMES:
+        # What the browser prefers counts when MLflow is opened for the first time.
+        page.evaluate(f"localStorage.setItem('_mlflow_dark_mode_toggle_enabled', '{str(scheme == 'dark').lower()}')")
+        page.set_viewport_size({"width": WIDE[0], "height": WIDE[1]})
+        # MLflow has taken the view out of the address; an address that differs behind # alone loads nothing.
+        page.goto("about:blank")
+        page.goto(address)
+        wait(page)
+        for label, (width, height) in SIZES.items():
+            page.set_viewport_size({"width": width, "height": height})
+            # MLflow has no layout for a phone: there its comparison keeps a chart wider than the chart's place.
+            if (width, height) != PHONE and page.locator(".js-plotly-plot").count():
+                wait_for_charts(page)
+            drawing = f"mlflow-{name}-{label}-{scheme}"
+            page.screenshot(path=folder / f"{drawing}.png")
+            assert page.evaluate("document.body.classList.contains('dark-mode')") == (scheme == "dark"), drawing
+            assert page.evaluate("document.documentElement.scrollWidth") == width, drawing
+            assert page.get_by_text("is not served here").count() == 0, drawing
+            assert shown.complaints == [], drawing
 
 
 def cells(page: Page, column: str) -> list[str]:
@@ -170,12 +195,10 @@ def test_ui_opens_on_the_newest_search_best_trials_first(served: Served, browser
         page = shown.page
         page.wait_for_selector("text=7 matching runs")
         cells(page, "metrics.`val/rsum_best`")
-        page.screenshot(path=screenshots / "mlflow-runs.png")
         resize(page, 1280, 800, ".ag-root-wrapper")
         assert cells(page, "metrics.`val/rsum_best`")[0] == "140", "also in a narrow window"
         assert cells(page, "tags.`state`")[-2:] == ["stopped_early", "failed"], "also in a narrow window"
-        page.screenshot(path=screenshots / "mlflow-runs-1280.png")
-        page.set_viewport_size({"width": 1920, "height": 1000})
+        page.set_viewport_size({"width": WIDE[0], "height": WIDE[1]})
         # The table draws the columns that a wider window shows only after the change.
         page.wait_for_selector('.ag-cell[col-id="params.`margin`"]')
         assert page.locator("text=newer").count() >= 1
@@ -196,7 +219,7 @@ def test_ui_opens_on_the_newest_search_best_trials_first(served: Served, browser
         assert shown_columns <= set(heads)
         assert SHOWN in page.locator("main, body").first.inner_text()
         assert "it ran" not in page.title()
-        assert shown.complaints == []
+        draw(shown, served.opens, "runs", screenshots, lambda page: cells(page, "metrics.`val/rsum_best`"))
 
 
 def test_no_assistant_is_shown_where_mlflow_would_open_it(served: Served, browser: Browser, screenshots: Path) -> None:
@@ -229,10 +252,8 @@ def test_the_charts_begin_with_what_won_and_show_the_studies_without_the_view(
     with opened(browser, f"{kept}&compareRunsMode=CHART") as shown:
         wait_for_texts(shown.page, *(f"{name}\n({count})\nAdd chart" for name, count in sections), "val/rsum_best")
         wait_for_charts(shown.page)
-        shown.page.screenshot(path=screenshots / f"mlflow-charts{'-view' if view else ''}.png")
         resize(shown.page, 1280, 800, ".js-plotly-plot")
         wait_for_charts(shown.page)
-        shown.page.screenshot(path=screenshots / f"mlflow-charts{'-view' if view else ''}-1280.png")
         if view:
             narrow = "[...document.querySelectorAll('.js-plotly-plot')].map(plot => plot.clientWidth)"
             assert min(shown.page.evaluate(narrow)) >= 300
@@ -243,6 +264,8 @@ def test_the_charts_begin_with_what_won_and_show_the_studies_without_the_view(
             assert headings[: len(sections)] == sections
         assert "val/rsum_best" in text
         assert shown.complaints == []
+        if view:
+            draw(shown, f"{kept}&compareRunsMode=CHART", "charts", screenshots, wait_for_charts)
 
 
 def test_two_runs_are_compared_by_what_tells_them_apart(served: Served, browser: Browser, screenshots: Path) -> None:
@@ -252,16 +275,15 @@ def test_two_runs_are_compared_by_what_tells_them_apart(served: Served, browser:
         shown_names = ["0000 nt_xent τ=0.05", "0000 triplet_sh margin=0.2"]
         texts = ["Comparing 2 Runs from 1 Experiment", *shown_names, *names, "margin", "val/rsum_best"]
         wait_for_texts(shown.page, *texts)
-        switches = shown.page.locator('[role="switch"][aria-label$=" - Show diff only"]')
+        switches = shown.page.locator('.CompareRunView [role="switch"]')
         assert [switch.get_attribute("aria-checked") for switch in switches.all()] == ["true"] * 3
         equal = shown.page.locator("th.head-value", has_text="training.epochs")
         assert equal.count() == 0
         wait_for_charts(shown.page)
-        shown.page.screenshot(path=screenshots / "mlflow-compare.png", full_page=True)
         switches.first.click()
         equal.wait_for()
         assert [switch.get_attribute("aria-checked") for switch in switches.all()] == ["false", "true", "true"]
-        assert shown.complaints == []
+        draw(shown, served.with_token(str(path)), "compare", screenshots, wait_for_charts)
 
 
 @pytest.mark.parametrize("part", ["overview", "captions"])

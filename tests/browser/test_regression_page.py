@@ -13,7 +13,7 @@ from orchestrator.regression.rerun import first_references
 from orchestrator.regression.suite import load_suite
 from orchestrator.regression.verdict import judge_suite
 from orchestrator.views.html import write_sections
-from tests.browser.opened_page import DESKTOP, PHONE, opened
+from tests.browser.opened_page import PHONE, SIZES, opened
 from tests.support.regression_results import CONDITIONS
 
 pytestmark = pytest.mark.proof
@@ -55,16 +55,15 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("size", [pytest.param(DESKTOP, id="desktop"), pytest.param(PHONE, id="phone")])
 def test_nothing_is_cut_on_a_desktop_and_a_phone_scrolls_tables_alone(
-    browser: Browser, page: Path, screenshots: Path, size: tuple[int, int]
+    browser: Browser, page: Path, screenshots: Path
 ) -> None:
-    with opened(browser, page.as_uri(), size) as shown:
+    with opened(browser, page.as_uri()) as shown:
         shown.page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
-        shown.page.screenshot(path=screenshots / f"regression-{size[0]}.png", full_page=True)
-        assert shown.page.evaluate("document.documentElement.scrollWidth") == size[0]
-        hidden = "[...document.querySelectorAll('.scroll')].map(one => one.scrollWidth - one.clientWidth)"
-        cut = shown.page.evaluate(hidden)
-        assert len(cut) == 9, "a table of cells, and one of numbers for each of eight cells"
-        assert size == PHONE or set(cut) == {0}
-        assert shown.complaints == [] and shown.requests == [page.as_uri()]
+        for label, size in SIZES.items():
+            shown.draw("regression", screenshots, {label: size})
+            hidden = "[...document.querySelectorAll('.scroll')].map(one => one.scrollWidth - one.clientWidth)"
+            cut = shown.page.evaluate(hidden)
+            assert len(cut) == 9, "a table of cells, and one of numbers for each of eight cells"
+            assert size == PHONE or set(cut) == {0}
+        assert shown.requests == [page.as_uri()]

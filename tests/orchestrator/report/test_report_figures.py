@@ -233,6 +233,20 @@ def test_the_best_so_far_goes_on_to_the_newest_trial() -> None:
     assert [trace.get("showlegend") for trace in drawn] == [None, False, False]
 
 
+@pytest.mark.parametrize(
+    ("losses", "question"), [(("nt_xent",), "Which coefficients?"), (("nt_xent", "triplet_sh"), "Which loss?")]
+)
+def test_before_the_first_epoch_nothing_is_drawn_and_the_question_is_that_of_the_search(
+    losses: tuple[str, ...], question: str
+) -> None:
+    author = Author(experiment(losses=losses))
+    for loss in losses:
+        author.create(loss, 0, {"temperature": 0.1} if loss == "nt_xent" else {"margin": 0.2})
+    page = build_page(author.history)
+    assert page.answers["flickr8k"][0].question == question
+    assert [option for key in ("trials", "curves") for option in page.figures[key].options] == []
+
+
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=30))
 def test_the_best_so_far_is_the_highest_mean_of_a_setting(trainings: list[tuple[int, int]]) -> None:
     done: list[Any] = [

@@ -13,8 +13,9 @@ from orchestrator.journal.directory import find_directory
 from orchestrator.journal.journal import JournalError
 from orchestrator.report.experiment_report import report_experiments
 from orchestrator.report.page import build_page
-from orchestrator.report.render import PLACE, PLOTLY, packed, render_page, rounded
+from orchestrator.report.render import PLACE, PLOTLY, packed, plotly_source, render_page, rounded
 from orchestrator.text.values import visible_values
+from orchestrator.views.html import asset
 from tests.support.commands import CommandLine
 from tests.support.experiments import add_trial, begun
 from tests.support.histories import Author, search
@@ -40,6 +41,16 @@ def test_plotly_is_the_published_file_with_its_license() -> None:
     assert "MIT License" in (PLOTLY.parent / "plotly-LICENSE").read_text(encoding="utf-8")
     version = re.search(r"plotly\.js \(cartesian - minified\) v([\d.]+)", PLOTLY.read_text(encoding="utf-8"))
     assert f"version {version[1]}," in (PLOTLY.parent / "README.md").read_text(encoding="utf-8")
+
+
+def test_no_page_has_an_address_to_which_a_chart_could_be_sent() -> None:
+    places = r"cloud\.plotly|chart-studio|plot\.ly/clipboard|api\.plot\.ly"
+    assert re.findall(places, PLOTLY.read_text(encoding="utf-8")) == ["cloud.plotly"], "Plotly's preset"
+    assert re.search(places, render_page(build_page(search(1)))) is None
+    assert re.search(places, plotly_source()) is None, "the script of the live pages"
+    # With an empty address, Plotly refuses the upload.
+    assert 'plotlyServerURL:{valType:"string",dflt:""}' in plotly_source()
+    assert 'plotlyServerURL: "",' in asset("report/charts.js")
 
 
 def outside_plotly(page: str) -> str:

@@ -20,6 +20,7 @@ from orchestrator.tracking.server import (
     CALLS,
     DIFFERENCES_ONLY,
     INFO,
+    NO_GATEWAY,
     OBJECTS,
     SERVED,
     TOKEN,
@@ -187,12 +188,20 @@ def test_mlflow_knows_its_assistant_by_the_names_that_hide_it() -> None:
     assert scripts.count(b'"data-assistant-ui":"true"') >= 2
 
 
-def test_mlflow_labels_its_three_switches_by_the_words_that_turn_them_on() -> None:
-    (words,) = re.findall(rb'aria-label\$=" - (.+?)"', DIFFERENCES_ONLY)
-    scripts = (path.read_bytes() for path in BUILD.glob("static/js/*.js"))
-    (comparison,) = (script for script in scripts if b"onlyShowParamDiff" in script)
-    (name,) = re.findall(rb'[ ,](\w+)=this\.props\.intl\.formatMessage\(\{[^}]*defaultMessage:"%s"' % words, comparison)
-    assert len(re.findall(rb'"aria-label":\[\w+,%s\]\.join\(" - "\)' % name, comparison)) == 3
+def test_the_switches_that_are_turned_on_are_the_three_of_the_comparison_whatever_their_labels() -> None:
+    (part,) = re.findall(rb'data-component-id\*="(.+?)"', DIFFERENCES_ONLY)
+    assert b"label" not in DIFFERENCES_ONLY, "labels are translated"
+    scripts = b"".join(path.read_bytes() for path in BUILD.glob("static/js/*.js"))
+    switch = rb'\.Switch,\{componentId:"[^"]*%s\d+"[^}]*checked:this\.state\.(\w+)' % re.escape(part)
+    assert sorted(re.findall(switch, scripts)) == [b"onlyShowMetricDiff", b"onlyShowParamDiff", b"onlyShowTagDiff"]
+
+
+def test_the_page_of_runs_is_told_that_there_is_no_gateway_and_mlflow_is_not_asked() -> None:
+    server = TrackingServer(PlainTextResponse("of MLflow"))
+    start, content = ask(server, "GET", NO_GATEWAY, "gateway_path=api/2.0/endpoints/")
+    assert (start["status"], json.loads(content["body"])) == (200, {"endpoints": []})
+    assert ask(server, "POST", NO_GATEWAY, "")[0]["status"] == 404
+    assert ask(TrackingServer(PlainTextResponse("of MLflow"), "secret"), "GET", NO_GATEWAY, "")[0]["status"] == 401
 
 
 def test_other_answers_than_the_page_are_passed_on_as_they_are() -> None:

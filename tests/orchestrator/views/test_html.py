@@ -2,8 +2,9 @@
 
 import pytest
 
-from orchestrator.results.answer import Column, Quantity, Table
-from orchestrator.views.html import PageColumn, named_number, page_columns
+from orchestrator.results.answer import Answer, Column, Quantity, Table
+from orchestrator.views.forms import render_json, render_markdown
+from orchestrator.views.html import PageColumn, named_number, page_columns, render
 
 
 def axis_of(*cells: Quantity, unit: str = "test/rsum") -> PageColumn | None:
@@ -65,3 +66,12 @@ def test_the_columns_of_people_come_in_their_order_with_the_interval_behind_its_
 def test_a_number_is_shown_by_the_unit_that_its_name_says() -> None:
     assert named_number("probability_on_new_images", 0.9996) == "above 0.99"
     assert named_number("seeds_needed", 12) == "12"
+
+
+def test_a_p_is_on_one_line_with_its_value_on_a_page_and_a_plain_space_elsewhere() -> None:
+    said = "A and B do not differ significantly: +4.9, p = 0.21; A beats C, p < 0.001, step = 3."
+    answer = Answer("loss", "", "Which loss?", said, "tie", notes=("Round 1: C is worse, p = 0.003.",))
+    page = render([answer])
+    assert "+4.9, p\u00a0=\u00a00.21; A beats C, p\u00a0&lt;\u00a00.001, step = 3." in page
+    assert "worse, p\u00a0=\u00a00.003." in page
+    assert "p = 0.21" in render_markdown([answer]) and "p = 0.003" in render_json([answer])
