@@ -58,17 +58,24 @@ class Spending:
             self.gpu_seconds += passed * self.gpus
             self.training_seconds += passed if self._is_training else 0.0
             self.test_seconds += passed if isinstance(record, records.EvaluatedOnTest) else 0.0
-        # Before the first trial of a start nothing trains; Ray starts then, for example.
-        if isinstance(record, records.TrialStarted):
-            self._is_training = True
-            self.actors[record.trial] = record.gpus
-        elif isinstance(record, records.ExperimentStarted | records.OpenedTest):
-            self._is_training = False
-        if isinstance(record, records.ExperimentStarted | records.ExperimentEnded):
-            self.actors.clear()
-        # A trial that is retried resumes later, in another actor.
-        elif isinstance(record, records.TrialRetried) or records.has_ended(record):
-            self.actors.pop(record.trial, None)
+        match record:
+            case records.EpochEnded(state=TrialState.RUNNING):
+                # Nearly all records.
+                pass
+            # A trial that is retried resumes later, in another actor.
+            case records.EpochEnded() | records.TrialEnded() | records.TrialRetried():
+                self.actors.pop(record.trial, None)
+            case records.TrialStarted():
+                # Before the first trial of a start nothing trains; Ray starts then, for example.
+                self._is_training = True
+                self.actors[record.trial] = record.gpus
+            case records.OpenedTest():
+                self._is_training = False
+            case records.ExperimentStarted():
+                self._is_training = False
+                self.actors.clear()
+            case records.ExperimentEnded():
+                self.actors.clear()
 
     @property
     def newest(self) -> float | None:
