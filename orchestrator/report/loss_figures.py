@@ -1,7 +1,8 @@
 """Figures of losses: weight curves, and COCOS statistics against retrieval metrics."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,6 @@ from orchestrator.results.weight_curves import POINTS, of_peak, weight_curves
 from orchestrator.text.values import value_text
 from orchestrator.text.wording import metric_words, number_text, printed, setting_text
 
-Counted = tuple[Study, list[tuple[Trial, Mapping[str, float]]]]
 PREFIX = "cocos/"
 NAMED = 5
 """Most hyper-parameters in a caption; the leaderboard has all."""
@@ -57,7 +57,7 @@ def weight_figure(studies: Sequence[Study], ranked: Mapping[str, Sequence[str]])
 
 def cocos_figure(studies: Sequence[Study]) -> Figure:
     """Return each COCOS statistic against the metric, both directions side by side, every trial a dot."""
-    groups = {dataset: [counted(study) for study in group] for dataset, group in by_dataset(studies).items()}
+    groups = {dataset: [Counted.of(study) for study in group] for dataset, group in by_dataset(studies).items()}
     options = []
     for dataset, group in groups.items():
         for counter in _counters(group):
@@ -73,15 +73,39 @@ def cocos_figure(studies: Sequence[Study]) -> Figure:
     return Figure("cocos", "COCOS against retrieval", note, options, height=360)
 
 
-def counted(study: Study) -> Counted:
-    """Return the trials of a study whose contributing samples were counted, each with the metrics of that epoch.
+@dataclass(frozen=True)
+class Counted:
+    """The trials of a study whose contributing samples were counted, each with the metrics of that epoch."""
 
-    Finished trials come first, because a legend shows the marker of the first trial.
-    """
-    epochs = [(trial, epoch) for trial in study.valued if (epoch := counted_epoch(trial))]
-    epochs.sort(key=lambda pair: pair[0].state is not TrialState.FINISHED)
-    # A mapping of the journal finds a number in the text of its line each time; every chart of COCOS needs them again.
-    return study, [(trial, dict(trial.epochs[epoch])) for trial, epoch in epochs]
+    study: Study
+    trials: Sequence[Trial]
+    epochs: Sequence[Mapping[str, float]]
+
+    @classmethod
+    def of(cls, study: Study) -> "Counted":
+        """Return the trials of a study, finished trials first, because a legend shows the marker of the first trial."""
+        found = [(trial, epoch) for trial in study.valued if (epoch := counted_epoch(trial))]
+        found.sort(key=lambda pair: pair[0].state is not TrialState.FINISHED)
+        return cls(study, [trial for trial, _ in found], [trial.epochs[epoch] for trial, epoch in found])
+
+    def having(self, metric: str) -> "Counted":
+        """Return the trials that have a metric; where all have it this object, so that charts share its dots."""
+        if all(metric in metrics for metrics in self.epochs):
+            return self
+        pairs = zip(self.trials, self.epochs, strict=True)
+        having = [(trial, metrics) for trial, metrics in pairs if metric in metrics]
+        return Counted(self.study, [trial for trial, _ in having], [metrics for _, metrics in having])
+
+    def values(self, metric: str) -> list[float]:
+        """Return the value of a metric that each trial has."""
+        return [metrics[metric] for metrics in self.epochs]
+
+    @cached_property
+    def dots(self) -> Json:
+        """The dots of the trials at their heights, the maximised metric; ``x`` has no values yet."""
+        heights, marker = self.values(self.trials[0].metric), draw.hollow(self.study, self.trials)
+        drawn = draw.dots(self.study, self.trials, [], heights, symbol=marker, opacity=0.75)
+        return {**drawn, "hovertemplate": f"{ABOUT}<br>{COUNTED}<extra></extra>"}
 
 
 def counted_epoch(trial: Trial) -> int | None:
@@ -143,7 +167,7 @@ def _weight_line(name: str, style: Json, weights: np.ndarray, peak: float) -> Js
 def _counters(group: Sequence[Counted]) -> list[str]:
     """Return the names of the statistics without ``cocos/`` and direction, in the order in which they were reported."""
     # Thousands of trials have the same few lists of names.
-    lists = dict.fromkeys(tuple(metrics) for _, trials in group for _, metrics in trials)
+    lists = dict.fromkeys(tuple(metrics) for counted in group for metrics in counted.epochs)
     names = [name for names in lists for name in names if name.startswith(PREFIX)]
     stripped = (name.removeprefix(PREFIX).removeprefix("i2t_").removeprefix("t2i_") for name in names)
     return list(dict.fromkeys(stripped))
@@ -151,28 +175,23 @@ def _counters(group: Sequence[Counted]) -> list[str]:
 
 def _cocos_panel(group: Sequence[Counted], name: str, words: str) -> Panel | None:
     """Return the trials with a counter; ``None`` without any, and a sentence where all have the same count."""
-    key, traces, pairs, metric = PREFIX + name, [], [], "val/rsum"
-    for study, counted_trials in group:
-        having = [(trial, metrics) for trial, metrics in counted_trials if key in metrics]
-        if not having:
-            continue
-        trials, metric = [trial for trial, _ in having], having[0][0].metric
-        points = [(metrics[key], metrics[metric]) for _, metrics in having]
-        drawn = draw.dots(study, trials, *zip(*points, strict=True), symbol=draw.hollow(study, trials), opacity=0.75)
-        traces.append({**drawn, "hovertemplate": f"{ABOUT}<br>{COUNTED}<extra></extra>"})
-        pairs += points
-    if not pairs:
+    key = PREFIX + name
+    having = [some for counted in group if (some := counted.having(key)).trials]
+    if not having:
         return None
-    counts, values = zip(*pairs, strict=True)
+    columns = [some.values(key) for some in having]
+    counts = [count for column in columns for count in column]
     if len(set(counts)) == 1 < len(counts):
         return Panel(
             _caption(words, f"all {len(counts):,} trials have the same count, {value_text(counts[0])}"), [], {}
         )
-    rho = rank_correlation(counts, values)
+    rho = rank_correlation(counts, [height for some in having for height in some.dots["y"]])
     known = "" if rho is None else f"ρ = {number_text(rho, signed=True, decimals=2)}, {len(counts):,} trials"
     caption = _caption(words, known)
     title = metric_words(name.removeprefix("i2t_").removeprefix("t2i_"))
-    return Panel(caption, traces, {"xaxis": draw.axis_of(title, counts), "yaxis": draw.axis(metric_words(metric))})
+    traces = [{**some.dots, "x": column} for some, column in zip(having, columns, strict=True)]
+    axes = {"xaxis": draw.axis_of(title, counts), "yaxis": draw.axis(metric_words(having[-1].trials[0].metric))}
+    return Panel(caption, traces, axes)
 
 
 def _caption(*parts: str) -> str:

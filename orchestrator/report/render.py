@@ -12,6 +12,7 @@ from markupsafe import Markup
 from orchestrator.report.figures import Figure
 from orchestrator.report.leaderboard import TrialColumn, TrialRow, about
 from orchestrator.report.page import Page
+from orchestrator.results.answer import Json
 from orchestrator.text.values import visible_values
 from orchestrator.views.html import asset, filled, policy, theme
 from trainables.files import write_whole
@@ -48,7 +49,7 @@ def write_report(page: Page, path: Path) -> None:
 
 def render(page: Page) -> str:
     """Return the page as HTML; every string of the page is escaped."""
-    figures, lists = packed({key: plain_options(figure) for key, figure in page.figures.items() if figure.options})
+    figures, lists = packed({key: options_of(figure) for key, figure in page.figures.items() if figure.options})
     data = embedded(figures=figures, lists=lists, rows=plain_rows(page.columns, page.rows), runs=page.runs)
     used, plotly = scripts(), Markup(plotly_source())
     values = {"policy": policy([*used, plotly]), "plotly": plotly, "data": data, **report_values(page)}
@@ -82,10 +83,14 @@ def embedded(**data: Any) -> Markup:
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
-def plain_options(figure: Figure) -> list[dict[str, Any]]:
+def options_of(figure: Figure) -> list[Json]:
+    """Return the data of a figure's charts, with all digits."""
+    return [{"label": option.label, "panels": [vars(panel) for panel in option.panels]} for option in figure.options]
+
+
+def plain_options(figure: Figure) -> list[Json]:
     """Return the data of a figure's charts as plain values."""
-    options = [{"label": option.label, "panels": [vars(panel) for panel in option.panels]} for option in figure.options]
-    return list(rounded(options))
+    return list(rounded(options_of(figure)))
 
 
 def rounded(value: Any) -> Any:
@@ -103,17 +108,21 @@ def rounded(value: Any) -> Any:
 
 
 def packed(value: Any) -> tuple[Any, list[Any]]:
-    """Return plain values in which ``{"$list": N}`` replaces each long list, and the lists, each once."""
+    """Return ``rounded`` values in which ``{"$list": N}`` replaces each long list, and the lists, each once."""
     places: dict[str, int] = {}
+    known: dict[int, Json] = {}
 
     def pack(value: Any) -> Any:
         if isinstance(value, dict):
             return {name: pack(inner) for name, inner in value.items()}
-        if not isinstance(value, list):
-            return value
-        if len(value) < FEWEST or not {dict, list}.isdisjoint(map(type, value)):
+        if not isinstance(value, list | tuple):
+            return rounded(value)
+        if len(value) < FEWEST or not {dict, list, tuple}.isdisjoint(map(type, value)):
             return [pack(item) for item in value]
-        return {PLACE: places.setdefault(json.dumps(value), len(places))}
+        # Charts of the same trials share lists, and to round and to write a list takes most of the time.
+        if id(value) not in known:
+            known[id(value)] = {PLACE: places.setdefault(json.dumps(rounded(value)), len(places))}
+        return known[id(value)]
 
     return pack(value), list(map(json.loads, places))
 
