@@ -1,5 +1,6 @@
 """Figures of losses: weight curves, and COCOS statistics against retrieval metrics."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -78,33 +79,36 @@ class Counted:
     """The trials of a study whose contributing samples were counted, each with the metrics of that epoch."""
 
     study: Study
-    trials: Sequence[Trial]
-    epochs: Sequence[Mapping[str, float]]
+    pairs: Sequence[tuple[Trial, Mapping[str, float]]]
 
     @classmethod
     def of(cls, study: Study) -> "Counted":
         """Return the trials of a study, finished trials first, because a legend shows the marker of the first trial."""
-        found = [(trial, epoch) for trial in study.valued if (epoch := counted_epoch(trial))]
-        found.sort(key=lambda pair: pair[0].state is not TrialState.FINISHED)
-        return cls(study, [trial for trial, _ in found], [trial.epochs[epoch] for trial, epoch in found])
+        pairs = [(trial, trial.epochs[epoch]) for trial in study.valued if (epoch := counted_epoch(trial))]
+        return cls(study, sorted(pairs, key=lambda pair: pair[0].state is not TrialState.FINISHED))
+
+    @cached_property
+    def columns(self) -> Mapping[str, Mapping[int, float]]:
+        """Metric -> number of each pair that has the metric -> its value."""
+        columns: dict[str, dict[int, float]] = defaultdict(dict)
+        for number, (_, metrics) in enumerate(self.pairs):
+            for name, value in metrics.items():
+                columns[name][number] = value
+        return columns
 
     def having(self, metric: str) -> "Counted":
-        """Return the trials that have a metric; where all have it this object, so that charts share its dots."""
-        if all(metric in metrics for metrics in self.epochs):
+        """Return the pairs that have a metric; where all have it this object, so that charts share its dots."""
+        numbers = self.columns.get(metric, {})
+        if len(numbers) == len(self.pairs):
             return self
-        pairs = zip(self.trials, self.epochs, strict=True)
-        having = [(trial, metrics) for trial, metrics in pairs if metric in metrics]
-        return Counted(self.study, [trial for trial, _ in having], [metrics for _, metrics in having])
-
-    def values(self, metric: str) -> list[float]:
-        """Return the value of a metric that each trial has."""
-        return [metrics[metric] for metrics in self.epochs]
+        return Counted(self.study, [self.pairs[number] for number in numbers])
 
     @cached_property
     def dots(self) -> Json:
         """The dots of the trials at their heights, the maximised metric; ``x`` has no values yet."""
-        heights, marker = self.values(self.trials[0].metric), draw.hollow(self.study, self.trials)
-        drawn = draw.dots(self.study, self.trials, [], heights, symbol=marker, opacity=0.75)
+        trials = [trial for trial, _ in self.pairs]
+        heights, marker = list(self.columns[trials[0].metric].values()), draw.hollow(self.study, trials)
+        drawn = draw.dots(self.study, trials, [], heights, symbol=marker, opacity=0.75)
         return {**drawn, "hovertemplate": f"{ABOUT}<br>{COUNTED}<extra></extra>"}
 
 
@@ -166,9 +170,7 @@ def _weight_line(name: str, style: Json, weights: np.ndarray, peak: float) -> Js
 
 def _counters(group: Sequence[Counted]) -> list[str]:
     """Return the names of the statistics without ``cocos/`` and direction, in the order in which they were reported."""
-    # Thousands of trials have the same few lists of names.
-    lists = dict.fromkeys(tuple(metrics) for counted in group for metrics in counted.epochs)
-    names = [name for names in lists for name in names if name.startswith(PREFIX)]
+    names = [name for counted in group for name in counted.columns if name.startswith(PREFIX)]
     stripped = (name.removeprefix(PREFIX).removeprefix("i2t_").removeprefix("t2i_") for name in names)
     return list(dict.fromkeys(stripped))
 
@@ -176,10 +178,10 @@ def _counters(group: Sequence[Counted]) -> list[str]:
 def _cocos_panel(group: Sequence[Counted], name: str, words: str) -> Panel | None:
     """Return the trials with a counter; ``None`` without any, and a sentence where all have the same count."""
     key = PREFIX + name
-    having = [some for counted in group if (some := counted.having(key)).trials]
+    having = [some for counted in group if (some := counted.having(key)).pairs]
     if not having:
         return None
-    columns = [some.values(key) for some in having]
+    columns = [list(some.columns[key].values()) for some in having]
     counts = [count for column in columns for count in column]
     if len(set(counts)) == 1 < len(counts):
         return Panel(
@@ -190,7 +192,7 @@ def _cocos_panel(group: Sequence[Counted], name: str, words: str) -> Panel | Non
     caption = _caption(words, known)
     title = metric_words(name.removeprefix("i2t_").removeprefix("t2i_"))
     traces = [{**some.dots, "x": column} for some, column in zip(having, columns, strict=True)]
-    axes = {"xaxis": draw.axis_of(title, counts), "yaxis": draw.axis(metric_words(having[-1].trials[0].metric))}
+    axes = {"xaxis": draw.axis_of(title, counts), "yaxis": draw.axis(metric_words(having[-1].pairs[0][0].metric))}
     return Panel(caption, traces, axes)
 
 
