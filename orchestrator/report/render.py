@@ -10,7 +10,7 @@ import msgspec
 from markupsafe import Markup
 
 from orchestrator.report.figures import Figure
-from orchestrator.report.leaderboard import TrialColumn, TrialRow, about
+from orchestrator.report.leaderboard import TrialColumn, TrialRow, about, naming
 from orchestrator.report.page import Page
 from orchestrator.results.answer import Json
 from orchestrator.text.values import visible_values
@@ -109,32 +109,42 @@ def rounded(value: Any) -> Any:
 
 def packed(value: Any) -> tuple[Any, list[Any]]:
     """Return ``rounded`` values in which ``{"$list": N}`` replaces each long list, and the lists, each once."""
-    places: dict[str, int] = {}
+    lists: list[Any] = []
+    places: dict[str, Json] = {}
     known: dict[int, Json] = {}
+
+    def place_of(value: Sequence[Any]) -> Json:
+        short = rounded(value)
+        text = json.dumps(short)
+        if text not in places:
+            places[text] = {PLACE: len(lists)}
+            lists.append(short)
+        return places[text]
 
     def pack(value: Any) -> Any:
         if isinstance(value, dict):
             return {name: pack(inner) for name, inner in value.items()}
         if not isinstance(value, list | tuple):
             return rounded(value)
+        # Charts of the same trials share lists, and to round and to write a list takes most of the time.
+        if id(value) in known:
+            return known[id(value)]
         if len(value) < FEWEST or not {dict, list, tuple}.isdisjoint(map(type, value)):
             return [pack(item) for item in value]
-        # Charts of the same trials share lists, and to round and to write a list takes most of the time.
-        if id(value) not in known:
-            known[id(value)] = {PLACE: places.setdefault(json.dumps(rounded(value)), len(places))}
+        known[id(value)] = place_of(value)
         return known[id(value)]
 
-    return pack(value), list(map(json.loads, places))
+    return pack(value), lists
 
 
 def plain_rows(columns: Sequence[TrialColumn], rows: Iterable[TrialRow]) -> list[dict[str, Any]]:
     """Return rows of the leaderboard for the page's script, without the keys of the columns, to save space."""
-    keys = [column.key for column in columns]
+    keys, named = [column.key for column in columns], naming(columns)
     return [
         {
             "sort": rounded([row.sort.get(key) for key in keys]),
             "shown": [row.shown.get(key, "") for key in keys],
-            "about": about(row, columns),
+            "about": about(row, named),
             **{name: getattr(row, name) for name in ("id", "state", "study", "details")},
         }
         for row in rows
