@@ -7,6 +7,7 @@ the journal knows as much as the process that wrote the journal.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, TypeVar
 
 from orchestrator.journal import records
@@ -189,7 +190,7 @@ class History:
     def apply(self, record: records.Record) -> None:
         """Update the state by one record: by the method with the name of its kind, if the kind has one."""
         self.spending.apply(record)
-        handle = getattr(self, f"_on_{record.kind}", None)
+        handle = getattr(self, _handler_of(type(record)), None)
         if handle is not None:
             handle(record)
 
@@ -320,6 +321,11 @@ class History:
 
     def _on_fusion_measured(self, record: records.FusionMeasured) -> None:
         self.fusions[record.study] = record.trials
+
+
+@cache
+def _handler_of(kind: type[records.Record]) -> str:
+    return f"_on_{kind.__struct_config__.tag}"
 
 
 def _runs_on(experiment: BegunExperiment, environment: Mapping[str, Any]) -> tuple[Any, Any]:
