@@ -60,6 +60,13 @@ class Point:
         values = [trial.at_best[metric] for trial in self.finished]
         return fmean(values) if values else None
 
+    @property
+    def newest_best(self) -> tuple[int, float]:
+        """The last epoch of ``running_best`` with its value; zeros before the first epoch."""
+        last = max(training.last_epoch for training in self.trainings)
+        values = [training.best_value for training in self.trainings if training.last_epoch == last]
+        return last, fmean(value or 0.0 for value in values)
+
     def running_best(self) -> dict[int, float]:
         """Return the mean of the best values so far at each epoch, over the trainings that have reached the epoch."""
         curves = [trial.running_best() for trial in self.trainings]

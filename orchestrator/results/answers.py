@@ -148,7 +148,7 @@ class Summary:
     @cached_property
     def bands(self) -> Mapping[str, Band]:
         """Study -> its surface with the set of best settings, where there are enough trials, see ``bands``."""
-        return bands(self.history)
+        return bands(self.history, self.studies)
 
     @cached_property
     def datasets(self) -> Sequence[str]:
