@@ -30,6 +30,9 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NEW_OBJECTS = 50_000
 """Objects that a command makes before Python looks for garbage, in place of Python's own 700."""
 
+OBJECTS_OF_ANSWERS = 1_000_000
+"""The same of a command that shows a journal and ends: those of a report of 20,000 trials, of which none is garbage."""
+
 # Typer does not export Click's UsageError; whether Click is a package of its own depends on the version of Typer.
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
@@ -117,8 +120,10 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the name of the called command, the command, and its arguments."""
         name, command, arguments = super().resolve_command(ctx, args)
-        if MODULES.get(str(name), name) in ("results", "status") and "numpy" not in sys.modules:
-            set_for_answers()
+        if MODULES.get(str(name), name) in ("results", "status"):
+            gc.set_threshold(OBJECTS_OF_ANSWERS)
+            if "numpy" not in sys.modules:
+                set_for_answers()
         return name, command and load_command(str(name)), arguments
 
     def invoke(self, ctx: Any) -> Any:
@@ -177,7 +182,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     0 done, 1 failed, 2 bad usage or input, 3 already running, 4 budget spent, 5 regression found, 130 interrupted.
     """
     _warn_of_secrets(list(sys.argv[1:] if arguments is None else arguments))
-    # Of a command that looks at a long journal, collections took a tenth of the time, and found nothing.
     gc.set_threshold(NEW_OBJECTS)
     atexit.register(_spare_last_collection)
     try:

@@ -389,11 +389,14 @@ class TrialConfig:
 
         Keys of ``LEFT_OUT`` and ``TRAINING_LEFT_OUT`` are left out where they have the values of these tables.
         """
+        return self._with(_without(TRAINING_LEFT_OUT, vars(self.training)))
+
+    def _with(self, training: object) -> dict[str, Any]:
         values = {
             **vars(self),
             "model_parameters": dict(self.model_parameters),
             "loss_parameters": dict(self.loss_parameters),
-            "training": _without(TRAINING_LEFT_OUT, vars(self.training)),
+            "training": training,
             "schedule": tuple(map(asdict, self.schedule)),
         }
         return _without(LEFT_OUT, values)
@@ -401,7 +404,7 @@ class TrialConfig:
     @property
     def setting(self) -> str:
         """A text that is equal for two trainings that differ only in their seeds."""
-        return _SORTED.encode({**self.to_dict(), "seed": None, "training": _training_text(self.training)})
+        return _SORTED.encode({**self._with(_training_text(self.training)), "seed": None})
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "TrialConfig":

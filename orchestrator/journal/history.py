@@ -7,6 +7,7 @@ the journal knows as much as the process that wrote the journal.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, TypeVar
 
 from orchestrator.journal import records
@@ -58,17 +59,24 @@ class Spending:
             self.gpu_seconds += passed * self.gpus
             self.training_seconds += passed if self._is_training else 0.0
             self.test_seconds += passed if isinstance(record, records.EvaluatedOnTest) else 0.0
-        # Before the first trial of a start nothing trains; Ray starts then, for example.
-        if isinstance(record, records.TrialStarted):
-            self._is_training = True
-            self.actors[record.trial] = record.gpus
-        elif isinstance(record, records.ExperimentStarted | records.OpenedTest):
-            self._is_training = False
-        if isinstance(record, records.ExperimentStarted | records.ExperimentEnded):
-            self.actors.clear()
-        # A trial that is retried resumes later, in another actor.
-        elif isinstance(record, records.TrialRetried) or records.has_ended(record):
-            self.actors.pop(record.trial, None)
+        match record:
+            case records.EpochEnded(state=TrialState.RUNNING):
+                # Nearly all records.
+                pass
+            # A trial that is retried resumes later, in another actor.
+            case records.EpochEnded() | records.TrialEnded() | records.TrialRetried():
+                self.actors.pop(record.trial, None)
+            case records.TrialStarted():
+                # Before the first trial of a start nothing trains; Ray starts then, for example.
+                self._is_training = True
+                self.actors[record.trial] = record.gpus
+            case records.OpenedTest():
+                self._is_training = False
+            case records.ExperimentStarted():
+                self._is_training = False
+                self.actors.clear()
+            case records.ExperimentEnded():
+                self.actors.clear()
 
     @property
     def newest(self) -> float | None:
@@ -182,7 +190,7 @@ class History:
     def apply(self, record: records.Record) -> None:
         """Update the state by one record: by the method with the name of its kind, if the kind has one."""
         self.spending.apply(record)
-        handle = getattr(self, f"_on_{record.kind}", None)
+        handle = getattr(self, _handler_of(type(record)), None)
         if handle is not None:
             handle(record)
 
@@ -313,6 +321,11 @@ class History:
 
     def _on_fusion_measured(self, record: records.FusionMeasured) -> None:
         self.fusions[record.study] = record.trials
+
+
+@cache
+def _handler_of(kind: type[records.Record]) -> str:
+    return f"_on_{kind.__struct_config__.tag}"
 
 
 def _runs_on(experiment: BegunExperiment, environment: Mapping[str, Any]) -> tuple[Any, Any]:

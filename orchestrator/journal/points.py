@@ -6,6 +6,8 @@ setting as its ``candidate``, and is trained with a seed of its own.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter
 from statistics import fmean
 
 from orchestrator.journal.trial import Stage, Trial, TrialState
@@ -16,7 +18,10 @@ FEWEST_EPOCHS = 2
 
 @dataclass(frozen=True)
 class Point:
-    """A setting of a study, with all trials of the search that have it, in the order of their numbers; at least one."""
+    """A setting of a study, with all trials of the search that have it, in the order of their numbers; at least one.
+
+    A point is made anew when its trainings have changed.
+    """
 
     trainings: tuple[Trial, ...]
 
@@ -25,7 +30,7 @@ class Point:
         """The training whose id names the point."""
         return self.trainings[0]
 
-    @property
+    @cached_property
     def finished(self) -> tuple[Trial, ...]:
         """The trainings that were trained to their end and have a value; only these trainings count."""
         finished = (trial for trial in self.trainings if trial.state is TrialState.FINISHED)
@@ -55,6 +60,13 @@ class Point:
         values = [trial.at_best[metric] for trial in self.finished]
         return fmean(values) if values else None
 
+    @property
+    def newest_best(self) -> tuple[int, float]:
+        """The last epoch of ``running_best`` with its value; zeros before the first epoch."""
+        last = max(training.last_epoch for training in self.trainings)
+        values = [training.best_value for training in self.trainings if training.last_epoch == last]
+        return last, fmean(value or 0.0 for value in values)
+
     def running_best(self) -> dict[int, float]:
         """Return the mean of the best values so far at each epoch, over the trainings that have reached the epoch."""
         curves = [trial.running_best() for trial in self.trainings]
@@ -70,15 +82,20 @@ def points_of(trials: Iterable[Trial]) -> list[Point]:
     for trial in trials:
         if trial.stage is Stage.SEARCH:
             groups.setdefault(trial.candidate or trial.id, []).append(trial)
-    return [Point(tuple(sorted(group, key=lambda trial: trial.number))) for group in groups.values()]
+    return [Point(tuple(sorted(group, key=attrgetter("number")))) for group in groups.values()]
+
+
+def by_study(points: Iterable[Point]) -> dict[str, list[Point]]:
+    """Return study -> its points, in their order."""
+    studies: dict[str, list[Point]] = {}
+    for point in points:
+        studies.setdefault(point.first.study, []).append(point)
+    return studies
 
 
 def points_by_study(trials: Iterable[Trial]) -> dict[str, list[Point]]:
     """Return study -> ``points_of`` its trials, the studies in the order of their first trials."""
-    studies: dict[str, list[Point]] = {}
-    for point in points_of(trials):
-        studies.setdefault(point.first.study, []).append(point)
-    return studies
+    return by_study(points_of(trials))
 
 
 def ranked(points: Iterable[Point]) -> list[Point]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import accumulate
 from typing import Any
 
 from trainables.config import TrialConfig
@@ -158,7 +159,8 @@ class Trial:
     @property
     def at_best(self) -> Mapping[str, float]:
         """The metrics of the best epoch; empty before the first epoch."""
-        return {} if self.best_epoch is None else self.epochs[self.best_epoch]
+        best = self.best_epoch
+        return {} if best is None else self.epochs[best]
 
     @property
     def best_value(self) -> float | None:
@@ -171,7 +173,8 @@ class Trial:
         Returns:
             ``None`` before the first epoch. The best may still rise until a trial ends, and this number with it.
         """
-        values = {epoch: metrics[self.metric] for epoch, metrics in self.epochs.items() if epoch <= (until or epoch)}
+        metric = self.metric
+        values = {epoch: metrics[metric] for epoch, metrics in self.epochs.items() if epoch <= (until or epoch)}
         least = SHARE_OF_BEST * max(values.values(), default=0.0)
         return min((epoch for epoch, value in values.items() if value >= least), default=None)
 
@@ -189,8 +192,8 @@ class Trial:
 
     def running_best(self) -> dict[int, float]:
         """Return epoch -> best value so far, in the order of the epochs."""
-        best = float("-inf")
-        return {epoch: (best := max(best, self.epochs[epoch][self.metric])) for epoch in sorted(self.epochs)}
+        epochs, metric = sorted(self.epochs), self.metric
+        return dict(zip(epochs, accumulate((self.epochs[epoch][metric] for epoch in epochs), max), strict=True))
 
 
 @dataclass(frozen=True)
@@ -218,5 +221,5 @@ class PriorPoint:
 
 def best_first(trials: Iterable[Trial]) -> list[Trial]:
     """Return the trials that have a value, the highest value first; of equal trials the earlier trial comes first."""
-    rated = [(trial.best_value, trial) for trial in trials if trial.best_value is not None]
+    rated = [(value, trial) for trial in trials if (value := trial.best_value) is not None]
     return [trial for _, trial in sorted(rated, key=lambda pair: (-pair[0], pair[1].study, pair[1].number))]

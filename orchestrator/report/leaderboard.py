@@ -92,10 +92,14 @@ def leaderboard(studies: Sequence[Study]) -> list[TrialRow]:
     return sorted(rows, key=lambda row: (row.sort["value"] is None, -(row.sort["value"] or 0.0), row.sort["trial"]))
 
 
-def about(row: TrialRow, columns: Sequence[TrialColumn]) -> str:
-    """Return what a chart shows of a trial under the pointer: its name, state, parameters and value, a line each."""
-    facts = [(column.heading, row.shown.get(column.key, "")) for column in columns if column.key.startswith(PARAMETER)]
-    facts.append((columns[1].heading, row.shown["value"]))
+def naming(columns: Sequence[TrialColumn]) -> list[TrialColumn]:
+    """Return the columns that a chart shows of a trial under the pointer: its parameters and its value."""
+    return [*(column for column in columns if column.key.startswith(PARAMETER)), columns[1]]
+
+
+def about(row: TrialRow, named: Sequence[TrialColumn]) -> str:
+    """Return what a chart shows of a trial under the pointer: its name, its state, and ``naming``, a line each."""
+    facts = [(column.heading, row.shown.get(column.key, "")) for column in named]
     lines = [f"{heading}: {text}" for heading, text in facts if text]
     name = plain(row.shown["trial"]) + ("" if row.state == "finished" else f" ({plain(row.shown['state'])})")
     return "<br>".join([f"<b>{name}</b>", *map(plain, lines)])
@@ -117,9 +121,11 @@ def _row(study: Study, trial: Trial) -> TrialRow:
             PARAMETER + key: (value if is_number(value) else str(value), value_text(value))
             for key, value in trial.params.items()
         },
-        **{key: (value, metric_text(key, value)) for key, value in _metrics(trial).items()},
     }
-    sort, shown = ({key: cell[part] for key, cell in cells.items()} for part in (0, 1))
+    metrics = _metrics(trial)
+    sort = {key: value for key, (value, _) in cells.items()} | metrics
+    shown = {key: text for key, (_, text) in cells.items()}
+    shown |= {key: metric_text(key, value) for key, value in metrics.items()}
     repeats = [*point.trainings[1:], *(repeat for repeat in study.repeats if repeat.candidate == trial.id)]
     return TrialRow(trial.id, sort, shown, state, study.label, _details(trial, repeats))
 

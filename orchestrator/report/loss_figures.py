@@ -17,8 +17,10 @@ References:
     [Wei2021] Wei et al., Universal Weighting Metric Learning for Cross-Modal Retrieval. TPAMI 2021.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from inspect import signature
 from typing import Any
 
@@ -38,7 +40,6 @@ POINTS = np.linspace(-1, 1, 201)
 Weights = tuple[np.ndarray, ...]
 """One array of weights over differences, or two arrays over similarities: of a positive, and of a negative."""
 
-Counted = tuple[Study, list[tuple[Trial, Mapping[str, float]]]]
 PREFIX = "cocos/"
 NAMED = 5
 """Most hyper-parameters in a caption; the leaderboard has all."""
@@ -80,7 +81,7 @@ def weight_figure(studies: Sequence[Study], ranked: Mapping[str, Sequence[str]])
 
 def cocos_figure(studies: Sequence[Study]) -> Figure:
     """Return each COCOS statistic against the metric, both directions side by side, every trial a dot."""
-    groups = {dataset: [counted(study) for study in group] for dataset, group in by_dataset(studies).items()}
+    groups = {dataset: [Counted.of(study) for study in group] for dataset, group in by_dataset(studies).items()}
     options = []
     for dataset, group in groups.items():
         for counter in _counters(group):
@@ -96,15 +97,42 @@ def cocos_figure(studies: Sequence[Study]) -> Figure:
     return Figure("cocos", "COCOS against retrieval", note, options, height=360)
 
 
-def counted(study: Study) -> Counted:
-    """Return the trials of a study whose contributing samples were counted, each with the metrics of that epoch.
+@dataclass(frozen=True)
+class Counted:
+    """The trials of a study whose contributing samples were counted, each with the metrics of that epoch."""
 
-    Finished trials come first, because a legend shows the marker of the first trial.
-    """
-    epochs = [(trial, epoch) for trial in study.valued if (epoch := counted_epoch(trial))]
-    epochs.sort(key=lambda pair: pair[0].state is not TrialState.FINISHED)
-    # A mapping of the journal finds a number in the text of its line each time; every chart of COCOS needs them again.
-    return study, [(trial, dict(trial.epochs[epoch])) for trial, epoch in epochs]
+    study: Study
+    pairs: Sequence[tuple[Trial, Mapping[str, float]]]
+
+    @classmethod
+    def of(cls, study: Study) -> "Counted":
+        """Return the trials of a study, finished trials first, because a legend shows the marker of the first trial."""
+        pairs = [(trial, trial.epochs[epoch]) for trial in study.valued if (epoch := counted_epoch(trial))]
+        return cls(study, sorted(pairs, key=lambda pair: pair[0].state is not TrialState.FINISHED))
+
+    @cached_property
+    def columns(self) -> Mapping[str, Mapping[int, float]]:
+        """Metric -> number of each pair that has the metric -> its value."""
+        columns: dict[str, dict[int, float]] = defaultdict(dict)
+        for number, (_, metrics) in enumerate(self.pairs):
+            for name, value in metrics.items():
+                columns[name][number] = value
+        return columns
+
+    def having(self, metric: str) -> "Counted":
+        """Return the pairs that have a metric; where all have it this object, so that charts share its dots."""
+        numbers = self.columns.get(metric, {})
+        if len(numbers) == len(self.pairs):
+            return self
+        return Counted(self.study, [self.pairs[number] for number in numbers])
+
+    @cached_property
+    def dots(self) -> Json:
+        """The dots of the trials at their heights, the maximised metric; ``x`` has no values yet."""
+        trials = [trial for trial, _ in self.pairs]
+        heights, marker = list(self.columns[trials[0].metric].values()), draw.hollow(self.study, trials)
+        drawn = draw.dots(self.study, trials, [], heights, symbol=marker, opacity=0.75)
+        return {**drawn, "hovertemplate": f"{ABOUT}<br>{COUNTED}<extra></extra>"}
 
 
 def counted_epoch(trial: Trial) -> int | None:
@@ -165,37 +193,30 @@ def _weight_line(name: str, style: Json, weights: np.ndarray, peak: float) -> Js
 
 def _counters(group: Sequence[Counted]) -> list[str]:
     """Return the names of the statistics without ``cocos/`` and direction, in the order in which they were reported."""
-    # Thousands of trials have the same few lists of names.
-    lists = dict.fromkeys(tuple(metrics) for _, trials in group for _, metrics in trials)
-    names = [name for names in lists for name in names if name.startswith(PREFIX)]
+    names = [name for counted in group for name in counted.columns if name.startswith(PREFIX)]
     stripped = (name.removeprefix(PREFIX).removeprefix("i2t_").removeprefix("t2i_") for name in names)
     return list(dict.fromkeys(stripped))
 
 
 def _cocos_panel(group: Sequence[Counted], name: str, words: str) -> Panel | None:
     """Return the trials with a counter; ``None`` without any, and a sentence where all have the same count."""
-    key, traces, pairs, metric = PREFIX + name, [], [], "val/rsum"
-    for study, counted_trials in group:
-        having = [(trial, metrics) for trial, metrics in counted_trials if key in metrics]
-        if not having:
-            continue
-        trials, metric = [trial for trial, _ in having], having[0][0].metric
-        points = [(metrics[key], metrics[metric]) for _, metrics in having]
-        drawn = draw.dots(study, trials, *zip(*points, strict=True), symbol=draw.hollow(study, trials), opacity=0.75)
-        traces.append({**drawn, "hovertemplate": f"{ABOUT}<br>{COUNTED}<extra></extra>"})
-        pairs += points
-    if not pairs:
+    key = PREFIX + name
+    having = [some for counted in group if (some := counted.having(key)).pairs]
+    if not having:
         return None
-    counts, values = zip(*pairs, strict=True)
+    columns = [list(some.columns[key].values()) for some in having]
+    counts = [count for column in columns for count in column]
     if len(set(counts)) == 1 < len(counts):
         return Panel(
             _caption(words, f"all {len(counts):,} trials have the same count, {value_text(counts[0])}"), [], {}
         )
-    rho = rank_correlation(counts, values)
+    rho = rank_correlation(counts, [height for some in having for height in some.dots["y"]])
     known = "" if rho is None else f"ρ = {number_text(rho, signed=True, decimals=2)}, {len(counts):,} trials"
     caption = _caption(words, known)
     title = metric_words(name.removeprefix("i2t_").removeprefix("t2i_"))
-    return Panel(caption, traces, {"xaxis": draw.axis_of(title, counts), "yaxis": draw.axis(metric_words(metric))})
+    traces = [{**some.dots, "x": column} for some, column in zip(having, columns, strict=True)]
+    axes = {"xaxis": draw.axis_of(title, counts), "yaxis": draw.axis(metric_words(having[-1].pairs[0][0].metric))}
+    return Panel(caption, traces, axes)
 
 
 def _caption(*parts: str) -> str:

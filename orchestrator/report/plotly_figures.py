@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.journal.history import History
 from orchestrator.report.figures import ABOUT, Figure, Panel, plain
-from orchestrator.report.leaderboard import about
+from orchestrator.report.leaderboard import about, naming
 from orchestrator.report.page import build_page
 from orchestrator.results.answer import Json
 from orchestrator.views.html import stylesheet
@@ -26,7 +26,8 @@ def plotly_figures(history: History) -> dict[str, "PlotlyFigure"]:
     colon, such as ``curves: nt_xent``.
     """
     page = build_page(history)
-    trials = {row.id: about(row, page.columns) for row in page.rows}
+    named = naming(page.columns)
+    trials = {row.id: about(row, named) for row in page.rows}
     return {
         name: _figure(f"{figure.title}: {panel.caption}" if panel.caption else figure.title, panel, figure, trials)
         for figure in page.figures.values()

@@ -10,8 +10,9 @@ import msgspec
 from markupsafe import Markup
 
 from orchestrator.report.figures import Figure
-from orchestrator.report.leaderboard import TrialColumn, TrialRow, about
+from orchestrator.report.leaderboard import TrialColumn, TrialRow, about, naming
 from orchestrator.report.page import Page
+from orchestrator.results.answer import Json
 from orchestrator.text.values import visible_values
 from orchestrator.views.html import asset, filled, policy, theme
 from trainables.files import write_whole
@@ -52,7 +53,7 @@ def write_report(page: Page, path: Path) -> None:
 
 def render_page(page: Page) -> str:
     """Return the page as HTML; every string of the page is escaped."""
-    figures, lists = packed({key: plain_options(figure) for key, figure in page.figures.items() if figure.options})
+    figures, lists = packed({key: options_of(figure) for key, figure in page.figures.items() if figure.options})
     data = embedded(figures=figures, lists=lists, rows=plain_rows(page.columns, page.rows), runs=page.runs)
     used, plotly = scripts(), Markup(plotly_source())
     values = {"policy": policy([*used, plotly]), "plotly": plotly, "data": data, **report_values(page)}
@@ -86,10 +87,14 @@ def embedded(**data: Any) -> Markup:
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
-def plain_options(figure: Figure) -> list[dict[str, Any]]:
+def options_of(figure: Figure) -> list[Json]:
+    """Return the data of a figure's charts, with all digits."""
+    return [{"label": option.label, "panels": [vars(panel) for panel in option.panels]} for option in figure.options]
+
+
+def plain_options(figure: Figure) -> list[Json]:
     """Return the data of a figure's charts as plain values."""
-    options = [{"label": option.label, "panels": [vars(panel) for panel in option.panels]} for option in figure.options]
-    return list(rounded(options))
+    return list(rounded(options_of(figure)))
 
 
 def rounded(value: Any) -> Any:
@@ -107,29 +112,43 @@ def rounded(value: Any) -> Any:
 
 
 def packed(value: Any) -> tuple[Any, list[Any]]:
-    """Return plain values in which ``{"$list": N}`` replaces each long list, and the lists, each once."""
-    places: dict[str, int] = {}
+    """Return ``rounded`` values in which ``{"$list": N}`` replaces each long list, and the lists, each once."""
+    lists: list[Any] = []
+    places: dict[str, Json] = {}
+    known: dict[int, Json] = {}
+
+    def place_of(value: Sequence[Any]) -> Json:
+        short = rounded(value)
+        text = json.dumps(short)
+        if text not in places:
+            places[text] = {PLACE: len(lists)}
+            lists.append(short)
+        return places[text]
 
     def pack(value: Any) -> Any:
         if isinstance(value, dict):
             return {name: pack(inner) for name, inner in value.items()}
-        if not isinstance(value, list):
-            return value
-        if len(value) < FEWEST or not {dict, list}.isdisjoint(map(type, value)):
+        if not isinstance(value, list | tuple):
+            return rounded(value)
+        # Charts of the same trials share lists, and to round and to write a list takes most of the time.
+        if id(value) in known:
+            return known[id(value)]
+        if len(value) < FEWEST or not {dict, list, tuple}.isdisjoint(map(type, value)):
             return [pack(item) for item in value]
-        return {PLACE: places.setdefault(json.dumps(value), len(places))}
+        known[id(value)] = place_of(value)
+        return known[id(value)]
 
-    return pack(value), list(map(json.loads, places))
+    return pack(value), lists
 
 
 def plain_rows(columns: Sequence[TrialColumn], rows: Iterable[TrialRow]) -> list[dict[str, Any]]:
     """Return rows of the leaderboard for the page's script, without the keys of the columns, to save space."""
-    keys = [column.key for column in columns]
+    keys, named = [column.key for column in columns], naming(columns)
     return [
         {
             "sort": rounded([row.sort.get(key) for key in keys]),
             "shown": [row.shown.get(key, "") for key in keys],
-            "about": about(row, columns),
+            "about": about(row, named),
             **{name: getattr(row, name) for name in ("id", "state", "study", "details")},
         }
         for row in rows

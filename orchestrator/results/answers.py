@@ -15,7 +15,7 @@ import numpy as np
 
 from orchestrator.experiment.sections import Objective
 from orchestrator.journal.history import History
-from orchestrator.journal.points import Point, best_points, points_by_study, points_of
+from orchestrator.journal.points import Point, points_by_study, points_of, ranked
 from orchestrator.journal.trial import Trial
 from orchestrator.results.analyses import (
     early_answer,
@@ -148,7 +148,7 @@ class Summary:
     @cached_property
     def bands(self) -> Mapping[str, Band]:
         """Study -> its surface with the set of best settings, where there are enough trials, see ``bands``."""
-        return bands(self.history)
+        return bands(self.history, self.studies)
 
     @cached_property
     def datasets(self) -> Sequence[str]:
@@ -263,10 +263,11 @@ def unconfirmed(summary: Summary, dataset: str) -> Answer:
     metric = summary.history.metric
     trials = [trial for trial in summary.history.trials.values() if trial.config.dataset == dataset]
     # A loss without a trained point has its running point with the highest value so far, after the trained points.
-    running = [point for point in points_of(trials) if not point.finished and point.value_so_far is not None]
+    points = points_of(trials)
+    running = [point for point in points if not point.finished and point.value_so_far is not None]
     running.sort(key=lambda point: -(point.value_so_far or 0.0))
     best_of: dict[tuple[str, str], Point] = {}
-    for point in [*best_points(trials), *running]:
+    for point in [*ranked(points), *running]:
         best_of.setdefault(_kind(point.first), point)
     best = list(best_of.values())
     tried = Counter(_kind(trial) for trial in trials if trial.candidate is None)

@@ -72,7 +72,8 @@ class Band:
     Attributes:
         metric: The metric that the search maximised.
         bounds: Searched parameter -> its bounds, in the order of the dimensions of ``surface``.
-        trials: The first trial of each setting that the surface rests on.
+        trials: The first trial of each of the N settings that the surface rests on.
+        places: Where these lie in the ranges, shape (N, d), see ``place_of``.
         best: The setting with the highest mean, trained to its end.
         known: Number of settings that were trained to their end.
         stopped: Number of settings whose value at the end is an estimate.
@@ -84,6 +85,7 @@ class Band:
     bounds: Mapping[str, Range | Values]
     surface: Surface
     trials: Sequence[Trial]
+    places: Array
     best: Point
     known: int
     stopped: int
@@ -92,9 +94,8 @@ class Band:
     @cached_property
     def setting(self) -> dict[str, float]:
         """The setting to use: the place of the set with the highest lower end, see ``Surface.safest``."""
-        places = np.array([place_of(self.bounds, trial) for trial in self.trials])
         # To the last digit, so that the setting of a trial is known as such.
-        matches = np.flatnonzero(np.abs(places - self.surface.safest).max(axis=1) <= 1e-9)
+        matches = np.flatnonzero(np.abs(self.places - self.surface.safest).max(axis=1) <= 1e-9)
         if not len(matches):
             return self._values(self.surface.safest)
         return {name: self.trials[matches[0]].params[name] for name in self.bounds}
@@ -169,14 +170,14 @@ class Band:
         }
 
 
-def bands(history: History) -> dict[str, Band]:
-    """Return study -> its band, for each study with enough trials."""
+def bands(history: History, studies: Mapping[str, Sequence[Point]]) -> dict[str, Band]:
+    """Return study -> its band, for each study with enough trials; ``studies`` has the settings of each."""
     experiment = known_experiment(history)
     repeats: dict[str, list[Trial]] = {}
     for trial in history.stage(Stage.CONFIRM):
         repeats.setdefault(trial.study, []).append(trial)
     study_bands = {
-        cell.name: band_of(cell, history.study(cell.name), repeats.get(cell.name, ()))
+        cell.name: band_of(cell, studies.get(cell.name, ()), repeats.get(cell.name, ()))
         for cell in (experiment.cells() if experiment else ())
     }
     return {name: band for name, band in study_bands.items() if band is not None}
@@ -184,17 +185,16 @@ def bands(history: History) -> dict[str, Band]:
 
 def setting_to_use(cell: Cell, trials: Sequence[Trial]) -> dict[str, float] | None:
     """Return the setting to use by the surface over the trials of a search; ``None`` without a surface."""
-    band = band_of(cell, trials)
+    band = band_of(cell, points_of(trials))
     return None if band is None else band.setting
 
 
-def band_of(cell: Cell, trials: Sequence[Trial], repeats: Sequence[Trial] = ()) -> Band | None:
+def band_of(cell: Cell, points: Sequence[Point], repeats: Sequence[Trial] = ()) -> Band | None:
     """Return the band of a study; ``None`` with too few trials, or where its parameters are no numbers of each trial.
 
     ``repeats`` are the trainings that confirm some of the trials.
     """
     bounds = searched_numbers(cell.space)
-    points = points_of(trials)
     known = [point for point in points if point.finished]
     if not bounds or len(points) < FEWEST or len(known) < FEWEST_KNOWN:
         return None
@@ -211,7 +211,8 @@ def band_of(cell: Cell, trials: Sequence[Trial], repeats: Sequence[Trial] = ()) 
     diverged = [point for point in points if point.state is TrialState.DIVERGED]
     means = [value for _, value, _, _ in rows]
     rows += stopped
-    rows += [(point, min(row[1] for row in rows), 1.0, float(np.std(means))) for point in diverged]
+    lowest, spread = min(value for _, value, _, _ in rows), float(np.std(means))
+    rows += [(point, lowest, 1.0, spread) for point in diverged]
     if len(rows) < FEWEST or len(set(means)) < 2:
         return None
     noise, freedom = spread_of(values)
@@ -221,7 +222,7 @@ def band_of(cell: Cell, trials: Sequence[Trial], repeats: Sequence[Trial] = ()) 
     best = max(zip(known, means, strict=True), key=lambda pair: pair[1])[0]
     surface, counts = Surface(observed, cell.seed), (len(known), len(stopped), len(diverged))
     seen = [point.first for point, *_ in rows]
-    return Band(cell.name, cell.loss, cell.metric, bounds, surface, seen, best, *counts)
+    return Band(cell.name, cell.loss, cell.metric, bounds, surface, seen, places, best, *counts)
 
 
 def _values_of(point: Point, fresh: Mapping[str, Sequence[float]]) -> list[float]:
@@ -235,10 +236,9 @@ def _estimates(
     # Thousands of settings are stopped at the same few epochs.
     gain_from = cache(partial(gain_to_end, finished=finished))
     for point in points:
-        curve = point.running_best() if point.state is TrialState.STOPPED_EARLY else {}
-        last = max(curve, default=None)
-        if last is not None and (gain := gain_from(last)):
-            yield point, curve[last] + gain[0], 1.0, gain[1]
+        last, reached = point.newest_best if point.state is TrialState.STOPPED_EARLY else (0, 0.0)
+        if last and (gain := gain_from(last)):
+            yield point, reached + gain[0], 1.0, gain[1]
 
 
 def searched_numbers(space: StudySpace) -> dict[str, Range | Values]:

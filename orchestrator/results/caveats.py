@@ -7,7 +7,7 @@ from typing import Any
 from orchestrator.experiment.experiment import Cell, Experiment, known_experiment
 from orchestrator.experiment.overlaps import overlaps
 from orchestrator.journal.history import History
-from orchestrator.journal.points import Point, best_points, differing, points_by_study, points_of, ranked, trained_alike
+from orchestrator.journal.points import Point, by_study, differing, points_of, ranked, trained_alike
 from orchestrator.journal.trial import Stage, Trial, TrialState, best_first
 from orchestrator.results.surface import spread_of
 from orchestrator.text.values import count_text, in_digits, value_text
@@ -30,13 +30,15 @@ def caveats(trials: Sequence[Trial]) -> list[str]:
     """Return the sentences about the trials of one dataset; none where all trials finished with equal versions."""
     searched = [trial for trial in trials if trial.stage is Stage.SEARCH]
     running = sum(not trial.has_ended for trial in trials)
-    higher = _higher_than_the_best(searched)
+    points = points_of(searched)
+    finished = ranked(points)
+    higher = _higher_than_the_best(searched, finished)
     sentences = [
         *_mixed_versions(trials),
         *([f"{count_text(running, 'trial')} {'has' if running == 1 else 'have'} not ended yet."] if running else []),
         *([] if higher is None else [_cannot_win(higher)]),
-        *_replicates(points_of(searched)),
-        *_settings_without_effect(searched),
+        *_replicates(points),
+        *_settings_without_effect(by_study(points), by_study(finished)),
         *still_rising(trials),
     ]
     for state in (TrialState.STOPPED_EARLY, TrialState.DIVERGED, TrialState.FAILED):
@@ -64,10 +66,9 @@ def _versions(environment: Mapping[str, Any]) -> dict[str, str]:
     return {**environment.get("versions", {}), "code": commit[:REVISION] + dash + state}
 
 
-def _higher_than_the_best(searched: Sequence[Trial]) -> Trial | None:
+def _higher_than_the_best(searched: Sequence[Trial], finished: Sequence[Point]) -> Trial | None:
     """Return the best trial that did not finish, if its value is above the value of every finished setting."""
     others = best_first(trial for trial in searched if trial.has_ended and trial.state is not TrialState.FINISHED)
-    finished = best_points(searched)
     is_higher = others and finished and (others[0].best_value or 0.0) > (finished[0].value or 0.0)
     return others[0] if is_higher else None
 
@@ -88,14 +89,18 @@ def _replicates(points: Sequence[Point]) -> list[str]:
     return [f"{sentence}." if noise is None else f"{sentence}, with a standard deviation of {in_digits(noise, 2)}."]
 
 
-def _settings_without_effect(searched: Sequence[Trial]) -> list[str]:
+def _settings_without_effect(
+    studies: Mapping[str, Sequence[Point]], finished: Mapping[str, Sequence[Point]]
+) -> list[str]:
     """Name the hyper-parameters in which settings of a study differ that trained exactly as its best setting did.
+
+    Both have study -> settings, ``finished`` those that were trained to their end, best first.
 
     A margin that every sample violates is an example: it adds a constant to the loss, and nothing to its gradient.
     """
     sentences = []
-    for points in points_by_study(searched).values():
-        alike = [point.first for point in ranked(points)]
+    for study, points in studies.items():
+        alike = [point.first for point in finished.get(study, ())]
         alike = [trial for trial in alike if trial is alike[0] or trained_alike(trial, alike[0])]
         names = differing(alike)
         if names:

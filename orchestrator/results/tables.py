@@ -15,7 +15,7 @@ from pathlib import PurePath
 from statistics import fmean, pstdev
 from typing import Any
 
-from orchestrator.journal.points import Point, best_points
+from orchestrator.journal.points import Point, ranked
 from orchestrator.reference.published import (
     BLEEKER,
     NT_XENT_COCOS,
@@ -192,7 +192,7 @@ def rows_of_summary(summary: Summary) -> list[Row]:
 
 def _unconfirmed(summary: Summary, dataset: str) -> list[Row]:
     studies: dict[str, Point] = {}
-    for point in best_points(summary.history.trials.values()):
+    for point in ranked(point for points in summary.studies.values() for point in points):
         if point.first.config.dataset == dataset:
             studies.setdefault(point.first.study, point)
     rows = []

@@ -78,10 +78,12 @@ def value_text(value: Any) -> str:
         >>> value_text([-0.25, 12345.678, 1e-5, True])
         '[−0.25, 1.235e+04, 1e-05, true]'
     """
+    if isinstance(value, float):
+        return _signed(f"{value:.4g}")
     if isinstance(value, bool) or value is None:
         return str(value).lower()
-    if isinstance(value, int | float):
-        return _signed(f"{value:.4g}" if isinstance(value, float) else str(value))
+    if isinstance(value, int):
+        return _signed(str(value))
     if isinstance(value, list | tuple):
         return f"[{', '.join(value_text(item) for item in value)}]"
     return str(value)

@@ -139,7 +139,8 @@ def number_text(value: float, unit: str = "", *, signed: bool = False, decimals:
         ('+115.4', '−3.0', '0.412')
     """
     digits = decimals_of(unit) if decimals is None else decimals
-    text = f"{round(value, digits) + 0.0:{'+' if signed else ''},.{digits}f}"
+    # With z, a value that is rounded to zero has no minus.
+    text = f"{value:{'+' if signed else ''}z,.{digits}f}"
     return text.replace("-", MINUS)
 
 

@@ -120,7 +120,7 @@ def compare_journals(first: History, second: History) -> Iterator[Row]:
     for one, other, names in ((first, second, "second's best"), (second, first, "first's best")):
         experiment = known_experiment(one)
         for cell in experiment.cells() if experiment else ():
-            band, best = band_of(cell, one.study(cell.name)), ranked(points_of(other.study(cell.name)))[:1]
+            band, best = band_of(cell, points_of(one.study(cell.name))), ranked(points_of(other.study(cell.name)))[:1]
             if best and band is not None:
                 at = band.surface.predict(place_of(band.bounds, best[0].first)[None])
                 ends = (f"{name} {low:.2g} to {high:.2g}" for name, (low, high) in band.ranges.items())

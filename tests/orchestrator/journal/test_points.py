@@ -69,6 +69,7 @@ def test_trainings_that_did_not_finish_are_not_in_the_mean(ledger: Ledger) -> No
     (point,) = points_of(ledger.history.study(STUDY))
     assert (point.state, point.value, len(point.finished)) == (TrialState.FINISHED, 60.0, 1)
     assert point.running_best() == {1: pytest.approx(53.0), 2: 60.0}
+    assert point.newest_best == (2, 60.0)
 
 
 def test_a_reader_is_told_of_replicates_and_by_how_much_they_differ(lucky: Ledger) -> None:
