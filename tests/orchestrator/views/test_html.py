@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.results.answer import Answer, Column, Quantity, Table
 from orchestrator.views.forms import render_json, render_markdown
-from orchestrator.views.html import PageColumn, named_number, page_columns, render
+from orchestrator.views.html import PageColumn, named_number, page_columns, render_html
 
 
 def axis_of(*cells: Quantity, unit: str = "test/rsum") -> PageColumn | None:
@@ -71,7 +71,7 @@ def test_a_number_is_shown_by_the_unit_that_its_name_says() -> None:
 def test_a_p_is_on_one_line_with_its_value_on_a_page_and_a_plain_space_elsewhere() -> None:
     said = "A and B do not differ significantly: +4.9, p = 0.21; A beats C, p < 0.001, step = 3."
     answer = Answer("loss", "", "Which loss?", said, "tie", notes=("Round 1: C is worse, p = 0.003.",))
-    page = render([answer])
+    page = render_html([answer])
     assert "+4.9, p\u00a0=\u00a00.21; A beats C, p\u00a0&lt;\u00a00.001, step = 3." in page
     assert "worse, p\u00a0=\u00a00.003." in page
     assert "p = 0.21" in render_markdown([answer]) and "p = 0.003" in render_json([answer])
