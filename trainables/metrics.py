@@ -173,10 +173,13 @@ def metrics_of_ranks(
 ) -> dict[str, float]:
     """Return the metrics of ``retrieval_metrics`` from the ranks of ``rank_positives``.
 
+    They are computed on the CPU wherever the ranks are, so that equal ranks give equal metrics to the last bit.
+
     Example:
         >>> metrics_of_ranks(torch.tensor([1, 1, 3]), torch.tensor([1, 2, 1]), torch.tensor([0, 0, 1]))["i2t_r1"]
         50.0
     """
+    i2t, t2i, image_of_caption = i2t.cpu(), t2i.cpu(), image_of_caption.cpu()
     image_count = int(image_of_caption.max()) + 1
     # The better of two positives has fewer negatives before it, so sorting by rank is sorting by score.
     order, place, counts = order_positives(-i2t, image_of_caption, image_count)
@@ -303,7 +306,8 @@ def class_metrics(ranks: Tensor) -> dict[str, float]:
 
     Ranks are from 1, shape (I,), int64.
     """
-    metrics = metrics_of_ranks(ranks, ranks, torch.arange(len(ranks), device=ranks.device))
+    ranks = ranks.cpu()
+    metrics = metrics_of_ranks(ranks, ranks, torch.arange(len(ranks)))
     kept = {name: value for name, value in metrics.items() if not name.endswith("map5")}
     fine = {k: 100.0 * int((ranks <= k).sum()) / len(ranks) for k in FINE_PLACES}
     return kept | {f"{way}_r{k}": value for way in ("i2t", "t2i") for k, value in fine.items()}

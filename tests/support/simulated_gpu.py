@@ -19,6 +19,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_any, tree_map
 
+from trainables.seeding import float32_backends
+
 GPU = torch.device("cuda", 0)
 
 MIXING = frozenset(
@@ -30,8 +32,7 @@ MIXING = frozenset(
         "aten::index_put_",
         "aten::index_put",
         "aten::_index_put_impl_",
-        # Lengths, and sizes of batches, must be on the CPU.
-        "aten::_pack_padded_sequence",
+        # Sizes of batches must be on the CPU.
         "aten::gru.data",
     }
 )
@@ -202,9 +203,6 @@ def _compute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     result = func(*tree_map(unwrap, args), **tree_map(unwrap, kwargs))
     if into_cpu:
         return args[0]
-    if func.name() == "aten::_pack_padded_sequence":
-        packed, sizes = result
-        return wrap(packed), sizes
     return tree_map(wrap, result)
 
 
@@ -241,7 +239,26 @@ def simulated_gpu() -> Iterator[torch.device]:
     with contextlib.ExitStack() as stack:
         for name, stand_in in stand_ins.items():
             stack.enter_context(mock.patch(name, stand_in))
-        was = torch.are_deterministic_algorithms_enabled()
-        stack.callback(torch.use_deterministic_algorithms, was)
+        stack.enter_context(_settings_kept())
         stack.enter_context(_OnGpu())
         yield GPU
+
+
+@contextlib.contextmanager
+def any_gpu() -> Iterator[torch.device]:
+    """Yield this machine's GPU, or a simulated one where it has none."""
+    with _settings_kept() if torch.cuda.is_available() else simulated_gpu():
+        yield GPU
+
+
+@contextlib.contextmanager
+def _settings_kept() -> Iterator[None]:
+    """Undo what a training on a GPU sets for the whole process."""
+    was = torch.are_deterministic_algorithms_enabled()
+    precisions = [(backend, backend.fp32_precision) for backend in float32_backends()]
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(was)
+        for backend, precision in precisions:
+            backend.fp32_precision = precision

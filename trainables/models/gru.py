@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding
-from torch.nn.utils.rnn import pack_padded_sequence
+from torch.nn.utils.rnn import PackedSequence
 
 from trainables.models.retrieval_model import affine
 
@@ -43,8 +43,7 @@ def final_states(words: nn.Embedding, gru: nn.GRU, tokens: Tensor, lengths: Tens
     """
     is_stacked = words.weight.dim() == 3
     if not is_stacked and tokens.device.type != "cpu":
-        packed = pack_padded_sequence(words(tokens), lengths, batch_first=True, enforce_sorted=False)
-        return gru(packed)[1][0]
+        return gru(_packed(words, tokens, lengths))[1][0]
     parameters = [words.weight, *gru.parameters()]
     if not is_stacked:
         parameters, tokens, lengths = [part[None] for part in parameters], tokens[None], lengths[None]
@@ -53,6 +52,22 @@ def final_states(words: nn.Embedding, gru: nn.GRU, tokens: Tensor, lengths: Tens
     back = order.argsort(dim=-1)[..., None]
     states = states.gather(1, back.expand(len(parameters[0]), -1, states.shape[-1]))
     return states if is_stacked else states[0]
+
+
+def _packed(words: nn.Embedding, tokens: Tensor, lengths: Tensor) -> PackedSequence:
+    """Return the words of captions in cuDNN's order: all first tokens, the longest caption first, then all second ones.
+
+    PyTorch's ``pack_padded_sequence`` waits for the GPU in each step, and its backward pass copies each place alone.
+    """
+    ordered, order = lengths.sort(descending=True, stable=True)
+    inside = torch.arange(int(ordered[0]))[:, None] < ordered
+    place, row = inside.nonzero(as_tuple=True)
+    # Not waiting for the GPU is safe, because the data of these unpinned tensors are read before the calls return.
+    index, order, back = (
+        part.to(tokens.device, non_blocking=True)
+        for part in (order[row] * tokens.shape[1] + place, order, order.argsort())
+    )
+    return PackedSequence(words(tokens.flatten()[index]), inside.sum(1), order, back)
 
 
 def last_state(gru: nn.GRU, inputs: Tensor) -> Tensor:
@@ -89,7 +104,7 @@ def all_states(table: Tensor, gru: nn.GRU, tokens: Tensor, lengths: Tensor) -> T
         parameters = [part[None] for part in parameters]
         table, tokens, lengths = table[None], tokens[None], lengths[None]
     places = torch.arange(tokens.shape[-1], device=tokens.device)
-    last = lengths.to(tokens.device)[..., None] - 1
+    last = lengths.to(tokens.device, non_blocking=True)[..., None] - 1
     mirrored = torch.where(places <= last, last - places, places)
     forward = _states_in_order([table, *parameters[:4]], tokens, lengths)
     backward = _states_in_order([table, *parameters[4:]], tokens.gather(-1, mirrored), lengths)
@@ -113,10 +128,10 @@ def _states_in_order(parameters: list[Tensor], tokens: Tensor, lengths: Tensor) 
     """Return the state after each token, (K, C, T, H), of a GRU that reads from left to right; 0 after the end."""
     order, steps, (_, states) = _run(parameters, tokens, lengths, keep_all=True)
     times = torch.arange(tokens.shape[-1], device=tokens.device)
-    rows = torch.tensor([step.rows for step in steps], device=tokens.device)
+    rows = torch.tensor([step.rows for step in steps]).to(tokens.device, non_blocking=True)
     firsts = torch.zeros_like(times)
     firsts[: len(rows)] = rows.cumsum(0) - rows
-    inside = times < lengths.to(tokens.device)[..., None]
+    inside = times < lengths.to(tokens.device, non_blocking=True)[..., None]
     where = (firsts + order.argsort(dim=-1)[..., None]) * inside
     index = where.flatten(1)[..., None].expand(len(parameters[0]), -1, states.shape[-1])
     return states.gather(1, index).unflatten(1, where.shape[1:]) * inside[..., None]
