@@ -24,14 +24,9 @@ def seed_torch(seed: int, *purpose: str | int) -> None:
 
 
 def make_deterministic(device: torch.device) -> None:
-    """Let a GPU use deterministic kernels only, and compute float32 in full.
-
-    CPU kernels are deterministic for a fixed number of threads.
-    """
+    """Let a GPU use deterministic kernels only; CPU kernels are deterministic for a fixed number of threads."""
+    _compute_in_full(device)
     if device.type == "cuda":
-        # cuDNN's default, and an environment variable of NVIDIA's images, would round factors to the 10 bits of TF32.
-        for backend in float32_backends():
-            backend.fp32_precision = "ieee"
         # cuBLAS reads this variable when its first handle is made, and needs it for deterministic mode.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
@@ -43,6 +38,14 @@ def float32_backends() -> tuple[Any, ...]:
     """Return PyTorch's settings of float32 on a GPU: of GRUs, convolutions and matrix products."""
     cudnn: Any = torch.backends.cudnn
     return cudnn.rnn, cudnn.conv, torch.backends.cuda.matmul
+
+
+def _compute_in_full(device: torch.device) -> None:
+    """Let a GPU compute float32 in full, so that a model has the same scores in training, evaluation and queries."""
+    if device.type == "cuda":
+        # cuDNN's default, and an environment variable of NVIDIA's images, would round factors to the 10 bits of TF32.
+        for backend in float32_backends():
+            backend.fp32_precision = "ieee"
 
 
 class RandomStream:
@@ -85,11 +88,13 @@ def set_random_state(device: torch.device, state: torch.Tensor) -> None:
 def choose_device(name: str = "auto") -> torch.device:
     """Return the device with a name; ``auto`` is a GPU if this machine has a GPU, else the CPU.
 
+    From then on a GPU computes float32 in full in this process.
+
     Raises:
         ConfigError: If the name is no device, or this machine lacks the device.
     """
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
     except RuntimeError:
@@ -98,4 +103,5 @@ def choose_device(name: str = "auto") -> torch.device:
         raise ConfigError(f"--device must be auto, cpu, cuda or cuda:N, got {name!r}")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise ConfigError(f"--device {name}: this machine has {torch.cuda.device_count()} GPUs; use --device cpu")
+    _compute_in_full(device)
     return device

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from tests.benchmarks import command, gpu, verdicts
 from tests.benchmarks.closed_form import Pairs
@@ -46,7 +47,7 @@ def test_every_benchmark_has_a_tiny_size() -> None:
     assert TINY.keys() | set(GPU_ALONE) == set(BENCHMARKS)
 
 
-def test_what_needs_a_gpu_runs_on_a_simulated_one() -> None:
+def test_what_needs_a_gpu_runs_on_a_simulated_one(monkeypatch: pytest.MonkeyPatch) -> None:
     cases = ["--cases", "vsepp:8:triplet_sh", "wsabie:8:warp", "--images", "24", "--steps", "2"]
     parser = argparse.ArgumentParser()
     gpu.add_options(parser)
@@ -55,6 +56,7 @@ def test_what_needs_a_gpu_runs_on_a_simulated_one() -> None:
     assert [row.unit for row in rows] == ["ms", "ms", "ms", "MiB"] * 2
     assert all("twice the same: yes" in row.note for row in rows[::4])
     assert command.names_on("cpu") == [name for name in BENCHMARKS if name != "gpu"]
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     with pytest.raises(SystemExit, match="this machine has 0 GPUs"):
         command.names_on("cuda")
 

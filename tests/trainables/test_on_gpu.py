@@ -23,7 +23,7 @@ from trainables.losses import LOSSES, build_loss
 from trainables.losses.plugin_loss import make_loss
 from trainables.models import MODELS
 from trainables.plugins.offers import Offer
-from trainables.seeding import float32_backends, make_deterministic
+from trainables.seeding import choose_device, float32_backends, make_deterministic
 from trainables.trial import run_trial
 
 DATA = tiny_dataset(images=9)
@@ -188,11 +188,12 @@ def test_what_a_gpu_takes_is_taken() -> None:
     assert torch.cuda.is_available() == there_is_one
 
 
-def test_a_gpu_computes_float32_in_full() -> None:
+@pytest.mark.parametrize("prepare", [make_deterministic, lambda device: choose_device("auto")], ids=["train", "ask"])
+def test_a_gpu_computes_float32_in_full(prepare: Callable[[torch.device], object]) -> None:
     with any_gpu() as gpu:
         for backend in float32_backends():
             backend.fp32_precision = "tf32"
-        make_deterministic(gpu)
+        prepare(gpu)
         assert [backend.fp32_precision for backend in float32_backends()] == ["ieee"] * 3
         torch.manual_seed(0)
         gru = torch.nn.GRU(256, 256, batch_first=True)
