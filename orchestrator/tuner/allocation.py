@@ -8,7 +8,7 @@ runs trials, for a limited time.
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -43,7 +43,8 @@ def allocate(session: "Session", nodes: Sequence[Node]) -> tuple[dict[str, float
     gpus = wanted.gpus
     if gpus == "auto":
         # An engine of fused trials has a GPU to itself.
-        gpus = 0.0 if not has_gpu else 1.0 if fuse > 1 else choose_share(measure_footprints(session))
+        is_shared = has_gpu and fuse == 1
+        gpus = choose_share(measure_footprints(session, int(available["GPU"]))) if is_shared else float(has_gpu)
     if limit := describe_limit(wanted, gpus, available, fuse):
         session.ledger.append(LimitNoted(message=limit))
     # Ray counts in 1/10,000. Shares are rounded down, so that together they are never more than the machine has.
@@ -63,38 +64,51 @@ def choose_fuse(session: "Session", *, has_gpu: bool) -> int:
         return FusionMeasured(study=study, trials=choose_fusion(rates), epochs_per_hour=epochs_per_hour)
 
     task = _rates.options(num_cpus=wanted.cpus, num_gpus=1 if wanted.gpus != 0 and has_gpu else 0)
-    failed = _record(session, task, known, measured, "trials are not fused, for timing them failed")
+    problem = "trials are not fused, for timing them failed"
+    failed = _record(session, task, known, measured, problem, len(session.experiment.cells()))
     fusions = {failed: 1} if failed else {cell.name: known[cell.name] for cell in session.experiment.cells()}
     if limit := describe_fusion(fusions):
         session.ledger.append(LimitNoted(message=limit))
     return min(fusions.values())
 
 
-def measure_footprints(session: "Session") -> list[Footprint]:
-    """Return the GPU memory that a trial of each study takes; a whole GPU where it cannot be measured."""
+def measure_footprints(session: "Session", gpus: int) -> list[Footprint]:
+    """Return the GPU memory that a trial of each study takes; a whole GPU where it cannot be measured.
+
+    One process on each of the GPUs measures its part of the studies: to start one takes longer than to measure.
+    """
 
     def measured(study: str, footprint: Footprint) -> MemoryMeasured:
         return MemoryMeasured(study=study, peak=footprint.peak, room=footprint.room)
 
     known, task = session.ledger.history.footprints, _measure.options(num_cpus=session.experiment.resources.cpus)
     problem = "its GPU memory could not be measured, so a trial gets a GPU"
-    if _record(session, task, known, measured, problem):
+    if _record(session, task, known, measured, problem, gpus):
         return [Footprint(1, 1)]
     return [known[cell.name] for cell in session.experiment.cells()]
 
 
 def _record(
-    session: "Session", task: Any, known: Mapping[str, Any], measured: Callable[[str, Any], Record], problem: str
+    session: "Session",
+    task: Any,
+    known: Mapping[str, Any],
+    measured: Callable[[str, Any], Record],
+    problem: str,
+    tasks: int,
 ) -> str | None:
-    """Run a task of Ray for each study that the journal does not know, all at once, and record the answers.
+    """Divide the studies that the journal does not know among tasks of Ray, all at once, and record the answers.
 
-    The first task that fails is the last: its study is returned, and the journal gets a note, ``problem``, for people.
+    The first study that fails is the last: it is returned, and the journal gets a note, ``problem``, for people.
     """
-    cells = [cell for cell in session.experiment.cells() if cell.name not in known]
-    answers = [task.remote(session.workload, session.experiment.trial_config(cell, {})) for cell in cells]
-    for cell, answer in zip(cells, answers, strict=True):
+    experiment = session.experiment
+    cells = [cell for cell in experiment.cells() if cell.name not in known]
+    parts = [cells[first::tasks] for first in range(min(tasks, len(cells)))]
+    begun = [
+        (part, task.remote(session.workload, [experiment.trial_config(cell, {}) for cell in part])) for part in parts
+    ]
+    for cell, answers in ((cell, answers) for part, answers in begun for cell in part):
         try:
-            session.ledger.append(measured(cell.name, ray.get(answer)))
+            session.ledger.append(measured(cell.name, ray.get(next(answers))))
         except RayError as error:
             reason = str(error).strip().splitlines()[-1]
             session.ledger.append(LimitNoted(message=f"{cell.name}: {problem}: {reason}"))
@@ -103,15 +117,17 @@ def _record(
 
 
 # The process is one like that of an engine.
-@ray.remote(max_calls=1, max_retries=1, runtime_env={"env_vars": KEEP_FREED_MEMORY})
-def _rates(workload: Workload, config: TrialConfig) -> Mapping[int, float]:
-    return workload.rates(config)
+@ray.remote(max_calls=1, max_retries=1, num_returns="streaming", runtime_env={"env_vars": KEEP_FREED_MEMORY})
+def _rates(workload: Workload, configs: Sequence[TrialConfig]) -> Iterator[Mapping[int, float]]:
+    for config in configs:
+        yield workload.rates(config)
 
 
 # The process ends after one call (``max_calls``), so that Ray's workers hold no memory of the GPU.
-@ray.remote(num_gpus=1, max_calls=1, max_retries=1)
-def _measure(workload: Workload, config: TrialConfig) -> Footprint:
-    return workload.measure(config)
+@ray.remote(num_gpus=1, max_calls=1, max_retries=1, num_returns="streaming")
+def _measure(workload: Workload, configs: Sequence[TrialConfig]) -> Iterator[Footprint]:
+    for config in configs:
+        yield workload.measure(config)
 
 
 LONGEST_SECONDS = 900.0

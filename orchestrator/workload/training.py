@@ -114,7 +114,8 @@ class TrainablesWorkload:
         from trainables.seeding import choose_device
 
         device = choose_device("cuda")
-        # Memory that other processes hold cannot be shared among trials.
+        # What this process still holds of an earlier measurement is free; memory of other processes is not.
+        torch.cuda.empty_cache()
         free, _ = torch.cuda.mem_get_info(device)
         return Footprint(measure_peak(config, self.open_data(config), device), free)
 

@@ -64,7 +64,9 @@ def compare(case: str, data: Dataset, steps: int, gpu: torch.device) -> Iterator
     each = {name: 1000 * value / steps for name, value in halves.items()}
     note = f"loss differs by {off(low.first, there.first):.1e}"
     yield Row("  a step in bf16", "ms", each["bf16"], each["float32"], "float32", note=note)
-    peak = measure_peak(there.trial.config, data, gpu) / 2**20
+    config = there.trial.config
+    del here, there, again, low
+    peak = measure_peak(config, data, gpu) / 2**20
     yield Row("  memory of the GPU", "MiB", peak, None, "", note="what trials that share a GPU are counted with")
 
 

@@ -74,5 +74,7 @@ def test_memory_is_measured_once_on_ray_and_shared_as_its_cpus_allow(searches: S
         searches.join(searches.start(sharing(trials), searches.workload(), own_ray=True))
     records = searches.journal()
     assert_measured_once(records)
+    first, second = searches.workload().measured.read_text().split()
+    assert first == second, "one process measures both studies: to start one on a GPU takes 8 s"
     (note,) = {record.message for record in records if isinstance(record, LimitNoted)}
     assert note.startswith("the GPUs would take 3 trials at a time, but 1 CPUs let 2 run at resources.cpus=0.5")

@@ -8,6 +8,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from orchestrator.journal.records import Footprint
 from tests.support.fake_workload import FakeWorkload
 from trainables.checkpoint import EpochReport
 from trainables.config import TrialConfig
@@ -40,6 +41,16 @@ class TroubledWorkload(FakeWorkload):
     def go(self) -> Path:
         """The file that trainings wait for which are told to wait."""
         return self.log.with_name("go")
+
+    @property
+    def measured(self) -> Path:
+        """The file that gets the number of the process for each measurement of memory."""
+        return self.log.with_name("measured")
+
+    def measure(self, config: TrialConfig) -> Footprint:
+        with self.measured.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        return super().measure(config)
 
     def rates(self, config: TrialConfig) -> Mapping[int, float]:
         if config.loss == self.untimed:

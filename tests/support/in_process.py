@@ -7,9 +7,10 @@ workers, and the process that delivers to MLflow: by a thread, or, where nobody 
 
 import random
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -107,7 +108,7 @@ class Stage:
 
 
 class OnRay:
-    """A function that Ray would run on a worker, run at once; what it raises comes out of ``get`` as Ray's error."""
+    """A function that Ray would call on a worker for each config, called by ``get``; it raises errors as Ray's."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -115,8 +116,8 @@ class OnRay:
     def options(self, **wanted: float) -> "OnRay":
         return self
 
-    def remote(self, *arguments: Any) -> Callable[[], Any]:
-        return lambda: self._function(*arguments)
+    def remote(self, workload: Any, configs: Sequence[Any]) -> Iterator[Callable[[], Any]]:
+        return (partial(self._function, workload, config) for config in configs)
 
 
 def get(answer: Callable[[], Any]) -> Any:
