@@ -264,6 +264,16 @@ def test_counting_leaves_no_trace(name: str) -> None:
     assert similarity.grad is None
 
 
+def test_masks_of_an_evaluation_serve_a_loss_that_keeps_them_for_its_gradient() -> None:
+    with torch.inference_mode():
+        similarity, positives = torch.rand(3, 3), torch.eye(3, dtype=torch.bool)
+        ignore = positives.roll(1, 0)
+        counts = count_contributions(
+            lambda scores, *masks: scores.masked_fill(masks[1], 0).sum(), similarity, positives, ignore
+        )
+    assert (float(counts["gradient_negatives"]), float(counts["gradient_positives"])) == (3, 3)
+
+
 def test_statistics_over_batches_leave_out_what_cannot_be_computed() -> None:
     statistics = ContributionStatistics()
     assert statistics.summary() == {}

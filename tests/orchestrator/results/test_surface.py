@@ -50,6 +50,12 @@ def test_values_near_the_best_are_kept_and_far_ones_can_be_read_back() -> None:
     assert fitted._compress(values)[2] > values[2]
 
 
+def test_no_value_of_the_band_is_below_all_that_were_seen() -> None:
+    fitted = Surface(observed())
+    _, low, high = fitted.band(fitted.predict(np.random.default_rng(1).random((50, 2))))
+    assert low.min() == fitted._lowest and (low < high).all()
+
+
 @pytest.mark.parametrize(
     ("name", "dimensions", "noise", "stopping"),
     [("broad", 1, 5.0, False), ("irrelevant", 2, 2.5, False), ("cliff", 2, 1.0, False), ("kink", 2, 2.5, True)],

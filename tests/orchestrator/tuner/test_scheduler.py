@@ -35,6 +35,15 @@ def test_a_trial_finishes_with_its_last_epoch(ledger: Ledger) -> None:
     assert trial.state is TrialState.FINISHED
 
 
+def test_an_epoch_of_a_trial_that_has_ended_is_not_recorded_and_judges_no_other(ledger: Ledger) -> None:
+    scheduler, gone, other = StudyScheduler(make_experiment(), ledger), running(ledger), running(ledger)
+    report(scheduler, gone, 1, 50.0)
+    ledger.end(gone, TrialState.FAILED, "its machine is gone")
+    assert report(scheduler, gone, 2, 99.0) == STOP
+    assert (gone.state, gone.last_epoch, gone.best_value) == (TrialState.FAILED, 1, 50.0)
+    assert [report(scheduler, other, epoch, 60.0) for epoch in (1, 2)] == [CONTINUE, CONTINUE]
+
+
 def test_the_worse_half_of_a_study_is_stopped_and_other_studies_do_not_count(ledger: Ledger) -> None:
     scheduler = StudyScheduler(make_experiment(), ledger)
     good, bad, other = running(ledger), running(ledger), running(ledger, "triplet_sh")
