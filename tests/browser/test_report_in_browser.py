@@ -58,8 +58,6 @@ def test_page_is_drawn_without_complaint_request_or_sideways_scroll(
 ) -> None:
     path = report(trials)
     sizes = {label: size for label, size in SIZES.items() if (size == PHONE) == touched}
-    if trials != 12:
-        sizes.pop("1920", None)
     with opened(browser, path.as_uri(), PHONE if touched else DESKTOP) as shown:
         before = shown.page.evaluate("document.getElementById('reproduce').getBoundingClientRect().top")
         shown.draw_all()
