@@ -154,16 +154,21 @@ def alone(trial_config: TrialConfig, data: Dataset, steps: int) -> tuple[float, 
     return loss, [*after, snapshot(trial)]
 
 
-def close(got: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
+def close(got: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: float) -> None:
     """Compare each tensor by the norm of the difference: an entry that is nearly 0 has no relative precision."""
     assert got.keys() == wanted.keys() and got
     for name, other in wanted.items():
-        assert float((got[name] - other).double().norm()) <= 1e-4 * float(other.double().norm()) + 1e-7, name
+        assert float((got[name] - other).double().norm()) <= tolerance * float(other.double().norm()) + 1e-7, name
 
 
-@pytest.mark.parametrize(("steps", "images"), [(6, 60), pytest.param(50, 160, marks=pytest.mark.proof)])
+# Steps enlarge what they round: from 1e-6 after one to 1e-5 after six and 1e-4 after fifty, by the processor.
+@pytest.mark.parametrize(
+    ("steps", "images", "tolerance"), [(6, 60, 1e-4), pytest.param(50, 160, 1e-3, marks=pytest.mark.proof)]
+)
 @pytest.mark.parametrize("configs", [pytest.param(value, id=name) for name, value in DIFFERENT.items()])
-def test_each_step_is_that_of_each_trial_alone(configs: list[TrialConfig], steps: int, images: int) -> None:
+def test_each_step_is_that_of_each_trial_alone(
+    configs: list[TrialConfig], steps: int, images: int, tolerance: float
+) -> None:
     data = suited(tiny_dataset(images), configs[0])
     trials = [Trial(each, data, CPU) for each in configs]
     for trial in trials:
@@ -177,8 +182,8 @@ def test_each_step_is_that_of_each_trial_alone(configs: list[TrialConfig], steps
         loss, after = alone(each, data, steps)
         assert losses[place] == pytest.approx(loss, rel=1e-4)
         for step, wanted in enumerate(after):
-            close(fused[step][place].parameters, wanted.parameters)
-            close(fused[step][place].gradients, wanted.gradients)
+            close(fused[step][place].parameters, wanted.parameters, tolerance)
+            close(fused[step][place].gradients, wanted.gradients, tolerance)
 
 
 def together(configs: Iterable[TrialConfig], data: Dataset) -> FusedTrials:
