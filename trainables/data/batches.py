@@ -283,8 +283,8 @@ def image_batches(
         places = torch.arange(captions_per_image).expand(len(part), -1)
         captions = shuffled[(firsts[part][:, None] + places)[places < taken[:, None]]]
         tokens, lengths = split.captions(captions)
-        positives = part[:, None] == owners[captions]
-        yield Batch(images(), tokens, lengths, positives.to(split.device), None, part, owners[captions])
+        positives = (part[:, None] == owners[captions]).to(split.device, non_blocking=True)
+        yield Batch(images(), tokens, lengths, positives, None, part, owners[captions])
 
 
 def class_batches(
@@ -308,7 +308,7 @@ def class_batches(
         tokens, lengths = split.captions(part)
         itself = split.diagonal(len(part))
         classes = labels[part]
-        same_class = (classes[:, None] == classes).to(split.device)
+        same_class = (classes[:, None] == classes).to(split.device, non_blocking=True)
         yield Batch(images(), tokens, lengths, same_class & ~itself, itself, classes, classes)
 
 
@@ -344,5 +344,5 @@ def _pair_batch(split: ResidentSplit, captions: Tensor, images: Tensor, *, mask_
     same_image = owners[:, None] == owners
     # Decided on the CPU, where the owners lie: most batches hold no image twice and need no mask.
     has_duplicates = mask_duplicates and int(same_image.sum()) > len(captions)
-    ignore = same_image.to(split.device) & ~diagonal if has_duplicates else None
+    ignore = same_image.to(split.device, non_blocking=True) & ~diagonal if has_duplicates else None
     return Batch(images, tokens, lengths, diagonal, ignore, owners, owners)
