@@ -5,7 +5,6 @@ this process, in another process, or before a crash. A resumed trial needs no sa
 """
 
 import os
-from typing import Any
 
 import torch
 
@@ -34,18 +33,13 @@ def make_deterministic(device: torch.device) -> None:
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
-def float32_backends() -> tuple[Any, ...]:
-    """Return PyTorch's settings of float32 on a GPU: of GRUs, convolutions and matrix products."""
-    cudnn: Any = torch.backends.cudnn
-    return cudnn.rnn, cudnn.conv, torch.backends.cuda.matmul
-
-
 def _compute_in_full(device: torch.device) -> None:
     """Let a GPU compute float32 in full, so that a model has the same scores in training, evaluation and queries."""
     if device.type == "cuda":
         # cuDNN's default, and an environment variable of NVIDIA's images, would round factors to the 10 bits of TF32.
-        for backend in float32_backends():
-            backend.fp32_precision = "ieee"
+        # PyTorch's newer settings would make ``torch.backends.cudnn.flags`` raise in the code of others.
+        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cuda.matmul.allow_tf32 = False
 
 
 class RandomStream:

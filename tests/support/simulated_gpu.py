@@ -19,8 +19,6 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_any, tree_map
 
-from trainables.seeding import float32_backends
-
 GPU = torch.device("cuda", 0)
 
 MIXING = frozenset(
@@ -255,10 +253,9 @@ def any_gpu() -> Iterator[torch.device]:
 def _settings_kept() -> Iterator[None]:
     """Undo what a training on a GPU sets for the whole process."""
     was = torch.are_deterministic_algorithms_enabled()
-    precisions = [(backend, backend.fp32_precision) for backend in float32_backends()]
+    cudnn, products = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
     try:
         yield
     finally:
         torch.use_deterministic_algorithms(was)
-        for backend, precision in precisions:
-            backend.fp32_precision = precision
+        torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = cudnn, products

@@ -23,7 +23,7 @@ from trainables.losses import LOSSES, build_loss
 from trainables.losses.plugin_loss import make_loss
 from trainables.models import MODELS
 from trainables.plugins.offers import Offer
-from trainables.seeding import choose_device, float32_backends, make_deterministic
+from trainables.seeding import choose_device, make_deterministic
 from trainables.trial import run_trial
 
 DATA = tiny_dataset(images=9)
@@ -191,10 +191,11 @@ def test_what_a_gpu_takes_is_taken() -> None:
 @pytest.mark.parametrize("prepare", [make_deterministic, lambda device: choose_device("auto")], ids=["train", "ask"])
 def test_a_gpu_computes_float32_in_full(prepare: Callable[[torch.device], object]) -> None:
     with any_gpu() as gpu:
-        for backend in float32_backends():
-            backend.fp32_precision = "tf32"
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = True
         prepare(gpu)
-        assert [backend.fp32_precision for backend in float32_backends()] == ["ieee"] * 3
+        assert not torch.backends.cudnn.allow_tf32 and not torch.backends.cuda.matmul.allow_tf32
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+            pass  # as a plug-in may
         torch.manual_seed(0)
         gru = torch.nn.GRU(256, 256, batch_first=True)
         inputs = torch.randn(8, 12, 256)

@@ -342,7 +342,7 @@ def _pair_batch(split: ResidentSplit, captions: Tensor, images: Tensor, *, mask_
     tokens, lengths = split.captions(captions)
     diagonal = split.diagonal(len(captions))
     same_image = owners[:, None] == owners
-    # Decided on the CPU, where the owners lie: most batches hold no image twice and need no mask.
+    # Decided on the CPU, where the owners lie: a batch that holds no image twice needs no mask.
     has_duplicates = mask_duplicates and int(same_image.sum()) > len(captions)
     ignore = same_image.to(split.device, non_blocking=True) & ~diagonal if has_duplicates else None
     return Batch(images, tokens, lengths, diagonal, ignore, owners, owners)
