@@ -108,8 +108,7 @@ def quickest(work: Callable[[], object]) -> float:
 
 def measure_peak(config: TrialConfig, data: Dataset, device: torch.device) -> int:
     """Return the most bytes that the allocator of a GPU reserves at a time for a training."""
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats(device)
+    _forget_memory(device)
     trial = Trial(config, data, device)
     take_steps(trial, STEPS)
     evaluate_with_cocos(trial)
@@ -134,8 +133,10 @@ def measure_rates(
 ) -> dict[int, float]:
     """Return number of fused trials -> their epochs an hour, from 1 up to the size at which the measurement stops.
 
-    ``sizes`` are the numbers that are tried beside 1, ascending.
+    ``sizes`` are the numbers that are tried beside 1, ascending. It stops before the first that a GPU has no room for.
     """
+    if device.type == "cuda":
+        _forget_memory(device)
     pace = measure_pace(config, data, device)
     rates = {1: 3600 / pace.epoch_seconds}
     steps = count_steps(data.splits["train"], config.training)
@@ -154,10 +155,12 @@ def measure_rates(
             return rates
         # The memory is freed before the next, larger stack is made.
         del first, trials, trial
+        if device.type == "cuda" and not _has_room(device):
+            return rates
         best = max(rates.values())
         rates[size] = 3600 / (steps * seconds / size + pace.evaluation_seconds)
         without_gain = 0 if rates[size] >= GAIN * best else without_gain + 1
-        if without_gain == ENOUGH or rates[size] * GAIN < best or _is_full(device):
+        if without_gain == ENOUGH or rates[size] * GAIN < best:
             return rates
     return rates
 
@@ -180,10 +183,14 @@ def _stacked_step_seconds(trials: list[Trial]) -> float:
     return step_seconds(partial(train_stacked, trials))
 
 
-def _is_full(device: torch.device) -> bool:
-    """Whether the next larger number of trials, four times as many, would not fit the GPU."""
-    if device.type != "cuda":
-        return False
+def _forget_memory(device: torch.device) -> None:
+    """Give back what this process holds of a GPU for later, and measure its peak from now on."""
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats(device)
+
+
+def _has_room(device: torch.device) -> bool:
+    """Whether a GPU has room for what was measured on it, where captions are longer than the measured captions."""
     free, _ = torch.cuda.mem_get_info(device)
     held = torch.cuda.max_memory_reserved(device)
-    return held * MARGIN > free + torch.cuda.memory_reserved(device)
+    return held * MARGIN <= free + torch.cuda.memory_reserved(device)

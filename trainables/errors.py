@@ -21,6 +21,9 @@ WANT_OF_MEMORY = re.compile(
 )
 """Texts in the errors of Python, NumPy, PyTorch and Ray about a lack of machine or GPU memory."""
 
+# A frame of a traceback, or the marks below its code: Ray leaves out frames of its own, but not their marks.
+_OF_A_FRAME = re.compile(r' +(File "|[\^~ ]+$)')
+
 P = ParamSpec("P")
 Result = TypeVar("Result")
 
@@ -193,6 +196,17 @@ def reason_of(error: BaseException) -> str:
         ('cut short', 'OSError')
     """
     return next(iter(str(error).splitlines()), "")[:300] or type(error).__name__
+
+
+def last_error(text: str) -> str:
+    """Return the line that names the last error of a traceback; the last line of a text without a traceback.
+
+    The message of an error may have more lines: four lines after ``CUDA error: out of memory`` tell how to debug CUDA.
+    """
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    frames = [number for number, line in enumerate(lines) if _OF_A_FRAME.match(line)]
+    after = lines[frames[-1] + 1 :] if frames else []
+    return next((line for line in after if not line.startswith(" ")), lines[-1].strip() if lines else "")
 
 
 def _is_of_sigterm(traceback: TracebackType | None) -> bool:

@@ -22,6 +22,7 @@ from orchestrator.machines.gpu_share import KEEP_FREED_MEMORY, choose_share, des
 from orchestrator.text.terminal import say
 from orchestrator.workload.workload import Workload
 from trainables.config import TrialConfig
+from trainables.errors import last_error
 
 if TYPE_CHECKING:
     from orchestrator.tuner.session import Session
@@ -110,8 +111,7 @@ def _record(
         try:
             session.ledger.append(measured(cell.name, ray.get(next(answers))))
         except RayError as error:
-            reason = str(error).strip().splitlines()[-1]
-            session.ledger.append(LimitNoted(message=f"{cell.name}: {problem}: {reason}"))
+            session.ledger.append(LimitNoted(message=f"{cell.name}: {problem}: {last_error(str(error))}"))
             return cell.name
     return None
 

@@ -30,7 +30,7 @@ from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.studies.source import TrialSource
 from orchestrator.tuner.issuer import MAX_FAILURES, Issuer
 from orchestrator.tuner.tune_patches import NotPickled
-from trainables.errors import WANT_OF_MEMORY
+from trainables.errors import WANT_OF_MEMORY, last_error
 
 if TYPE_CHECKING:
     from orchestrator.tuner.session import Session
@@ -66,11 +66,9 @@ class Failure:
     @classmethod
     def of(cls, text: str) -> "Failure":
         """Return the failure described by a text: a traceback, or Ray's message about an actor that died."""
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        last = (lines or ["ended without a message"])[-1]
-        # The last line names the error, below the code that a traceback shows. Where Ray's memory monitor ended the
-        # actor, another line names the cause.
-        message = next((line for line in lines if "running low on memory" in line), last)
+        # Where Ray's memory monitor ended the actor, another line than that of the error names the cause.
+        short = next((line.strip() for line in text.splitlines() if "running low on memory" in line), None)
+        message = short or last_error(text) or "ended without a message"
         if _DISK.search(message):
             return cls(Cause.DISK, message[:500])
         if "ClaimLostError: " in message:

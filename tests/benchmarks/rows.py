@@ -12,6 +12,8 @@ from pathlib import Path
 from statistics import stdev
 from typing import Any
 
+import torch
+
 from orchestrator.machines.cluster import describe_environment
 
 COLUMNS = f"{'':40} {'ours':>12} {'other':>12} {'ratio':>8} {'needed':>7}  other is"
@@ -65,6 +67,7 @@ def load() -> float:
 def write_json(
     path: Path, rows: Sequence[Mapping[str, Any]], seconds: Mapping[str, float], loads: Sequence[float]
 ) -> None:
-    """Write what benchmarks gave, with the machine, its load before and after each, and the versions."""
-    report = {**describe_environment(), "load": list(loads), "seconds": dict(seconds), "rows": list(rows)}
+    """Write what benchmarks gave, with the machine, its GPU, its load before and after each, and the versions."""
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    report = {**describe_environment(), "gpu": gpu, "load": list(loads), "seconds": dict(seconds), "rows": list(rows)}
     path.write_text(json.dumps(report, indent=2) + "\n")

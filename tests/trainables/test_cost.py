@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from tests.support.simulated_gpu import simulated_gpu
 from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables import cost
 from trainables.cost import STEPS, Pace, choose_fusion, count_steps, measure_pace, measure_rates, take_steps
@@ -77,6 +78,23 @@ def test_more_trials_are_tried_while_they_pay(
     monkeypatch.setattr(cost, "_stacked_step_seconds", lambda trials: seconds[len(trials)])
     found = measure_rates(tiny_config(), tiny_dataset(), CPU, tuple(seconds))
     assert {trials: rate / found[1] for trials, rate in found.items()} == pytest.approx(rates)
+
+
+def test_no_number_of_trials_is_taken_that_hardly_fits_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight take 0.64 of its memory, and nine 0.81; a study before in the same process has filled it."""
+    peak = [1.0]
+
+    def take_step(trials: list[Trial]) -> float:
+        peak[0] = max(peak[0], len(trials) ** 2 / 100)
+        return 1.0
+
+    with simulated_gpu() as gpu:
+        free, _ = torch.cuda.mem_get_info(gpu)
+        monkeypatch.setattr(cost, "measure_pace", lambda *ignored: Pace("cuda", 19, 1.0, 0.0))
+        monkeypatch.setattr(cost, "_stacked_step_seconds", take_step)
+        monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda *ignored: peak.__setitem__(0, 0.0))
+        monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda *ignored: int(peak[0] * free))
+        assert list(measure_rates(tiny_config(), tiny_dataset(), gpu, (2, 8, 9))) == [1, 2, 8]
 
 
 def test_a_step_of_stacked_trials_is_timed() -> None:

@@ -79,8 +79,20 @@ SHORT = (
     "To disable worker killing, set the environment variable to zero."
 )
 
+AT = '\x1b[36mray::TrialActor.step()\x1b[39m (pid=1)\n  File "trial.py", line 9, in step\n    model.to(device)\n'
+CUDA = (
+    f"{AT}    ^^^^^^^^\nKeyError: 'x'\n\nDuring handling of the above exception, another exception occurred:\n\n{AT}"
+    "torch.AcceleratorError: CUDA error: out of memory\n"
+    "Search for `cudaErrorMemoryAllocation' in the manual.\n\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"
+    "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n"
+)
+SEVERAL = f"{AT}           ^^^^^^^^^^^\nConfigError: 2 mistakes:\n  batch_size: too small\n  epochs: MemoryError"
+
 
 CAUSES = [
+    (CUDA, "memory", "torch.AcceleratorError: CUDA error: out of memory"),
+    (CUDA.replace("out of memory", "device-side assert"), "error", "torch.AcceleratorError: CUDA error: device-side"),
+    (SEVERAL, "error", "ConfigError: 2 mistakes:"),
     ("Traceback\n  line\ntorch.OutOfMemoryError: CUDA out of memory. Tried\n", "memory", "torch."),
     ("Traceback\ntorch.cuda.OutOfMemoryError: CUDA out of memory", "memory", "torch.cuda"),
     ("MemoryError", "memory", "MemoryError"),
