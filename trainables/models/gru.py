@@ -12,13 +12,13 @@ computes the gradient of U in one product at the end. On a CPU W x is computed o
 instead of once for each token.
 
 Stacked models have their own captions each, or share captions. A step takes equally many rows of each model, as many as
-any model needs. States beyond the end of a caption are never read and get no gradient.
+any model needs. States beyond the end of a caption are never read, so their gradient is 0.
 
 References:
     [Cho2014] Cho et al., Learning Phrase Representations using RNN Encoder-Decoder, eq. 5-8. arXiv:1406.1078
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,8 @@ from torch.nn.functional import embedding
 from torch.nn.utils.rnn import PackedSequence
 
 from trainables.models.retrieval_model import affine
+
+aten = torch.ops.aten
 
 
 def final_states(words: nn.Embedding, gru: nn.GRU, tokens: Tensor, lengths: Tensor) -> Tensor:
@@ -47,10 +49,9 @@ def final_states(words: nn.Embedding, gru: nn.GRU, tokens: Tensor, lengths: Tens
     parameters = [words.weight, *gru.parameters()]
     if not is_stacked:
         parameters, tokens, lengths = [part[None] for part in parameters], tokens[None], lengths[None]
-    # The order has a row where all models share the captions, else K rows.
-    order, _, (states, _) = _run(parameters, tokens, lengths, keep_all=False)
-    back = order.argsort(dim=-1)[..., None]
-    states = states.gather(1, back.expand(len(parameters[0]), -1, states.shape[-1]))
+    states, firsts, places = _run(parameters, tokens, lengths)
+    last = (firsts[lengths - 1] + places).to(tokens.device, non_blocking=True)
+    states = _look_up(states, last)
     return states if is_stacked else states[0]
 
 
@@ -80,10 +81,9 @@ def last_state(gru: nn.GRU, inputs: Tensor) -> Tensor:
         return state
     input_weight, weight, input_bias, bias = gru.parameters()
     rows, length = inputs.shape[1:3]
-    steps = [_Step(rows, rows, None)] * (length - 1) + [_Step(rows, 0, None)]
     projected = affine(inputs.transpose(1, 2).flatten(1, 2), input_weight, input_bias)
-    states: Tensor = _Recurrence.apply(projected, weight, bias, steps, torch.is_grad_enabled(), False)[0]
-    return states
+    states: Tensor = _Recurrence.apply(projected, weight, bias, [rows] * length, torch.is_grad_enabled())
+    return states[:, -rows:]
 
 
 def all_states(table: Tensor, gru: nn.GRU, tokens: Tensor, lengths: Tensor) -> Tensor:
@@ -113,66 +113,42 @@ def all_states(table: Tensor, gru: nn.GRU, tokens: Tensor, lengths: Tensor) -> T
     return states if is_stacked else states[0]
 
 
-class _Step(NamedTuple):
-    """One step: one token of each caption that still has a token."""
-
-    rows: int
-    """Number of captions, sorted by length, that the step takes."""
-    first: int
-    """The first caption that ends with this step, in any of the models."""
-    ends: Tensor | None
-    """Which captions from ``first`` on end here, shape (K, rows - first, 1), bool; ``None`` where all of them do."""
-
-
 def _states_in_order(parameters: list[Tensor], tokens: Tensor, lengths: Tensor) -> Tensor:
     """Return the state after each token, (K, C, T, H), of a GRU that reads from left to right; 0 after the end."""
-    order, steps, (_, states) = _run(parameters, tokens, lengths, keep_all=True)
-    times = torch.arange(tokens.shape[-1], device=tokens.device)
-    rows = torch.tensor([step.rows for step in steps]).to(tokens.device, non_blocking=True)
-    firsts = torch.zeros_like(times)
-    firsts[: len(rows)] = rows.cumsum(0) - rows
-    inside = times < lengths.to(tokens.device, non_blocking=True)[..., None]
-    where = (firsts + order.argsort(dim=-1)[..., None]) * inside
-    index = where.flatten(1)[..., None].expand(len(parameters[0]), -1, states.shape[-1])
-    return states.gather(1, index).unflatten(1, where.shape[1:]) * inside[..., None]
+    states, firsts, places = _run(parameters, tokens, lengths)
+    times = torch.arange(tokens.shape[-1])
+    inside = times < lengths[..., None]
+    where = (firsts[times.clamp(max=len(firsts) - 1)] + places[..., None]) * inside
+    where, inside = where.to(tokens.device, non_blocking=True), inside.to(tokens.device, non_blocking=True)
+    return _look_up(states, where.flatten(1)).unflatten(1, where.shape[1:]) * inside[..., None]
 
 
-def _run(
-    parameters: list[Tensor], tokens: Tensor, lengths: Tensor, *, keep_all: bool
-) -> tuple[Tensor, list[_Step], tuple[Tensor, Tensor]]:
-    """Return the order of the captions, longest first, (G, C), the steps, and the result of ``_Recurrence``."""
+def _run(parameters: list[Tensor], tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the states after all steps, and where they are.
+
+    Returns:
+        States, (K, sum of rows, H): those of all captions with a first token, then those of captions with a second, and
+        so on, in each step the longest caption first; the first row of each step, (steps,), on the CPU; the place of
+        each caption in a step, (G, C), on the CPU, with one row where all models share the captions, else K.
+    """
     words, input_weight, weight, input_bias, bias = parameters
-    device = tokens.device
+    device, length = tokens.device, tokens.shape[-1]
     order = lengths.argsort(dim=-1, descending=True, stable=True)
     ordered = lengths.gather(-1, order)
-    steps = _plan(ordered, device)
-    # Rows of all steps one after the other: the captions with a first token, then those with a second, and so on.
-    places = torch.cat([torch.arange(step.rows) * tokens.shape[-1] + t for t, step in enumerate(steps)])
+    sizes = (ordered[:, None] > torch.arange(int(lengths.max()))[:, None]).sum(-1).amax(0)
+    firsts = sizes.cumsum(0) - sizes
+    times = torch.arange(len(sizes)).repeat_interleave(sizes)
+    rows = torch.arange(len(times)) - firsts[times]
     # Not waiting for the GPU is safe, because the data of these unpinned tensors are read before the calls return.
-    order, places = order.to(device, non_blocking=True), places.to(device, non_blocking=True)
-    by_length = tokens.gather(1, order[..., None].expand_as(tokens))
-    ids = by_length.flatten(1)[:, places]
+    index = (order[:, rows] * length + times).to(device, non_blocking=True)
+    ids = tokens.flatten(1).gather(1, index)
     if device.type == "cpu":
         distinct, place = _distinct(ids, words.shape[1])
         inputs = _look_up(affine(_look_up(words, distinct), input_weight, input_bias), place)
     else:
         inputs = affine(_look_up(words, ids), input_weight, input_bias)
-    return order, steps, _Recurrence.apply(inputs, weight, bias, steps, torch.is_grad_enabled(), keep_all)
-
-
-def _plan(lengths: Tensor, device: torch.device) -> list[_Step]:
-    """Return the steps over captions with the given lengths, (G, C), longest first, on the CPU."""
-    times = torch.arange(int(lengths.max()) + 1)
-    counts = (lengths[:, None, :] > times[:, None]).sum(-1)
-    rows, fewest = counts.amax(0).tolist(), counts.amin(0).tolist()
-    agree = rows == fewest
-    there = lengths.to(device, non_blocking=True)
-    steps = []
-    for t in range(len(rows) - 1):
-        first = fewest[t + 1]
-        ends = None if agree else there[:, first : rows[t], None] == t + 1
-        steps.append(_Step(rows[t], first, ends))
-    return steps
+    states: Tensor = _Recurrence.apply(inputs, weight, bias, sizes.tolist(), torch.is_grad_enabled())
+    return states, firsts, order.argsort(dim=-1)
 
 
 def _look_up(tables: Tensor, rows: Tensor) -> Tensor:
@@ -196,22 +172,22 @@ def _distinct(ids: Tensor, words: int) -> tuple[Tensor, Tensor]:
 
 
 class _Recurrence(torch.autograd.Function):
-    """The steps of K GRUs over packed inputs: rows of step 0 first, and in each step the longest caption first."""
+    """The steps of K GRUs over packed inputs: rows of step 0 first, and in each step the longest caption first.
+
+    On a GPU an operation on a small step costs the time to start it, so there are few.
+    """
 
     @staticmethod
-    def forward(
-        ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor, steps: list[_Step], with_grad: bool, keep_all: bool
-    ) -> tuple[Tensor, Tensor]:
-        """Return final states (K, C, H), and those after each step, (K, sum of rows, H), if ``keep_all``, else none.
+    def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor, sizes: list[int], with_grad: bool) -> Tensor:
+        """Return the states after each step, (K, sum of rows, H); ``sizes`` are the rows of each step.
 
         ``inputs`` are W x + b, (K, sum of rows, 3H), ordered r, z, n; ``weight`` is U, (K, 3H, H), ``bias`` c, (K, 3H).
         """
         width = weight.shape[-1]
-        state = inputs.new_zeros(len(weight), steps[0].rows, width)
-        final = torch.empty_like(state)
-        kept, after = [], [state[:, :0]]
-        for step, x in zip(steps, inputs.split([step.rows for step in steps], dim=1), strict=True):
-            state = state[:, : step.rows]
+        state = inputs.new_zeros(len(weight), sizes[0], width)
+        kept, states = [], []
+        for size, x in zip(sizes, inputs.split(sizes, dim=1), strict=True):
+            state = state[:, :size]
             hidden = torch.baddbmm(bias[:, None], state, weight.mT)
             gates = (x[..., : 2 * width] + hidden[..., : 2 * width]).sigmoid_()
             reset, update = gates[..., :width], gates[..., width:]
@@ -220,50 +196,29 @@ class _Recurrence(torch.autograd.Function):
             if with_grad:
                 kept.append((state, reset, update, candidate, recalled))
             state = torch.lerp(candidate, state, update)
-            ended = slice(step.first, step.rows)
-            final[:, ended] = (
-                state[:, ended] if step.ends is None else torch.where(step.ends, state[:, ended], final[:, ended])
-            )
-            if keep_all:
-                after.append(state)
-        ctx.steps, ctx.kept, ctx.keep_all = steps, kept, keep_all
+            states.append(state)
+        ctx.sizes, ctx.kept = sizes, kept
         ctx.save_for_backward(weight)
-        return final, torch.cat(after, dim=1)
+        return torch.cat(states, dim=1)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         """Go backwards through the steps; one product at the end sums the gradient of U over all steps."""
-        final_gradient, all_gradients = gradients
         (weight,) = ctx.saved_tensors
-        width, sizes = weight.shape[-1], [step.rows for step in ctx.steps]
-        input_gradient = final_gradient.new_empty(len(weight), sum(sizes), 3 * width)
-        hidden_gradient = torch.empty_like(input_gradient)
-        state_gradient = final_gradient[:, :0]
-        of_steps = all_gradients.split(sizes, 1) if ctx.keep_all else [None] * len(sizes)
-        parts = (input_gradient.split(sizes, 1), hidden_gradient.split(sizes, 1), ctx.kept, of_steps)
-        for step, for_input, for_hidden, kept, of_step in reversed(list(zip(ctx.steps, *parts, strict=True))):
-            state, reset, update, candidate, recalled = kept
-            state_gradient = _join(state_gradient, final_gradient, step)
-            if of_step is not None:
-                state_gradient = state_gradient + of_step
-            for_candidate = state_gradient * (1 - update) * (1 - candidate * candidate)
-            for_input[..., :width] = for_candidate * recalled * reset * (1 - reset)
-            for_input[..., width : 2 * width] = state_gradient * (state - candidate) * update * (1 - update)
-            for_input[..., 2 * width :] = for_candidate
-            for_hidden[..., : 2 * width] = for_input[..., : 2 * width]
-            torch.mul(for_candidate, reset, out=for_hidden[..., 2 * width :])
-            state_gradient = torch.baddbmm(state_gradient * update, for_hidden, weight)
-        states = torch.cat([kept[0] for kept in ctx.kept], dim=1)
-        return input_gradient, hidden_gradient.mT @ states, hidden_gradient.sum(1), None, None, None
-
-
-def _join(state_gradient: Tensor, final_gradient: Tensor, step: _Step) -> Tensor:
-    """Add the gradient of the final states of captions that end in this step; new rows have no other gradient."""
-    joined = final_gradient[:, step.first : step.rows]
-    if step.ends is not None:
-        joined = torch.where(step.ends, joined, 0.0)
-    overlap = state_gradient.shape[1] - step.first
-    if overlap:
-        both = state_gradient[:, step.first :] + joined[:, :overlap]
-        return torch.cat([state_gradient[:, : step.first], both, joined[:, overlap:]], dim=1)
-    return torch.cat([state_gradient, joined], dim=1) if joined.shape[1] else state_gradient
+        of_states, sizes, width = gradients[0], ctx.sizes, weight.shape[-1]
+        of_inputs = of_states.new_empty(*of_states.shape[:2], 3 * width)
+        of_hidden = torch.empty_like(of_inputs)
+        carried = of_states.new_zeros(len(weight), sizes[0], width)
+        steps = zip(ctx.kept, *(part.split(sizes, dim=1) for part in (of_states, of_inputs, of_hidden)), strict=True)
+        for (state, reset, update, candidate, recalled), of_state, of_input, of_step in reversed(list(steps)):
+            gradient = carried[:, : len(state[0])].add_(of_state)
+            of_reset, of_update, of_candidate = of_input.split(width, dim=-1)
+            through_candidate = torch.addcmul(gradient, gradient, update, value=-1)
+            aten.tanh_backward.grad_input(through_candidate, candidate, grad_input=of_candidate)
+            aten.sigmoid_backward.grad_input(of_candidate * recalled, reset, grad_input=of_reset)
+            aten.sigmoid_backward.grad_input(gradient * (state - candidate), update, grad_input=of_update)
+            of_step[..., : 2 * width] = of_input[..., : 2 * width]
+            torch.mul(of_candidate, reset, out=of_step[..., 2 * width :])
+            gradient.mul_(update).baddbmm_(of_step, weight)
+        before = torch.cat([kept[0] for kept in ctx.kept], dim=1)
+        return of_inputs, of_hidden.mT @ before, of_hidden.sum(1), None, None
