@@ -15,7 +15,7 @@ from ray.exceptions import RayError, RayTaskError
 from orchestrator.extraction.feature_files import KEPT
 from orchestrator.tuner.runtime import RayLostError, ray_runtime, run_watched
 from trainables.data.extract import Encoder, Plan, ShardResult, extract_shards
-from trainables.errors import UserError
+from trainables.errors import UserError, reason_of
 
 
 class WorkerDiedError(UserError):
@@ -93,7 +93,7 @@ def _receive(streams: list[Any]) -> Iterator[ShardResult]:
             raise
         except RayError as error:
             raise WorkerDiedError(
-                f"a worker died: {str(error).splitlines()[0]}; {KEPT}: give the same command again, "
+                f"a worker died: {reason_of(error)}; {KEPT}: give the same command again, "
                 "with fewer --workers if the memory is short"
             ) from error
         if isinstance(result, UserError):

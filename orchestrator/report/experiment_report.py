@@ -21,7 +21,7 @@ from orchestrator.results.tables import differing_data
 from orchestrator.results.winner import find_champions
 from orchestrator.text.wording import printed
 from orchestrator.views.html import Section, write_sections
-from trainables.errors import CheckpointError, ConfigError, DataError
+from trainables.errors import CheckpointError, ConfigError, DataError, reason_of
 
 if TYPE_CHECKING:
     from trainables.data.dataset import Split
@@ -103,7 +103,7 @@ def _queries(history: History, directory: Path, data_root: Path | None, device: 
         try:
             queries = _ask(trial, split, checkpoint_root(directory, trial), data_root, device)
         except (DataError, CheckpointError) as error:
-            queries = Queries(note=f"The winner could not be asked. {str(error).splitlines()[0]}")
+            queries = Queries(note=f"The winner could not be asked. {reason_of(error)}")
         name = names[trial.candidate or trial.id]
         yield replace(queries, title=f"{printed(dataset)}: queries to {name} on {split}")
 
@@ -117,7 +117,7 @@ def _test_split(history: History, verdict: DatasetVerdict, data_root: Path) -> "
     try:
         return open_dataset(config, data_root).splits["test"], find_source(config.dataset, data_root)
     except DataError as error:
-        return f"Pictures and captions are missing: {str(error).splitlines()[0]}"
+        return f"Pictures and captions are missing: {reason_of(error)}"
 
 
 def _ask(trial: Trial, split: str, checkpoints: Path, data_root: Path, device: str) -> Queries:

@@ -22,7 +22,7 @@ from orchestrator.text.values import count_text
 from orchestrator.text.wording import printed
 from orchestrator.views.html import filled, theme
 from trainables.data.pictures import find_image, image_folders, link_problem
-from trainables.errors import DataError
+from trainables.errors import DataError, reason_of
 from trainables.files import write_whole
 from trainables.ranks import Ranks
 
@@ -266,7 +266,7 @@ def find_pictures(dataset: str, data_root: Path) -> tuple[Pictures, str]:
     try:
         return Pictures(find_source(dataset, data_root)), ""
     except DataError as error:
-        return Pictures(None), f"The page has no pictures: {str(error).splitlines()[0]}"
+        return Pictures(None), f"The page has no pictures: {reason_of(error)}"
 
 
 def retrieved_items(
