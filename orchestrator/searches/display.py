@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
+from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from rich.console import Group
@@ -26,6 +27,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.points import Point, points_of
 from orchestrator.journal.records import (
     CheckpointDamaged,
+    ConcurrencyLowered,
     ConfirmationPlan,
     EpochEnded,
     EvaluatedOnTest,
@@ -53,6 +55,9 @@ PROGRESS_SECONDS, MOST_PROGRESS_SECONDS = 30.0, 300.0
 
 PROGRESS_SHARE = 20
 """One part in this number of the time since the start passes between two such lines: a long search has a short log."""
+
+ERROR_WIDTH = 200
+"""Most characters of an error on the screen; the experiment's folder ``errors`` has the whole text."""
 
 DRAW_SECONDS = 0.25
 """Least seconds between two drawings of the live table."""
@@ -173,7 +178,9 @@ class PlainDisplay:
             say(f"{trial.id}: {describe_end(trial)}")
             self._say_rounds(trial)
         elif isinstance(record, TrialRetried):
-            say(f"{record.trial}: resumes after a failure: {record.error}")
+            say(f"{record.trial}: resumes after a failure: {shorten(record.error, ERROR_WIDTH, placeholder=' …')}")
+        elif isinstance(record, ConcurrencyLowered):
+            say(*memory_lines(self._progress.history))
         elif isinstance(record, CheckpointDamaged):
             say(f"{record.trial}: resumes from an older checkpoint: {record.damage}")
         elif isinstance(record, LimitNoted):
@@ -248,7 +255,7 @@ class LiveDisplay:
 
     def _drawn(self) -> Group:
         history, stage = self._progress.history, self._progress.stage
-        below = [*self._progress.counts(), *self._races, *self._limits]
+        below = [*self._progress.counts(), *self._races, *self._limits, *memory_lines(history)]
         # Title, head of the table, summary of the trials left out, and clock take nine lines.
         room = self._live.console.height - 9 - len(below)
         rows = max(FEWEST_ROWS, min(ROWS, room))
@@ -343,6 +350,13 @@ def evaluation_displayed(ledger: Ledger, trials: Sequence[Trial], *, quiet: bool
         else:
             say(test.line())
         yield
+
+
+def memory_lines(history: History) -> list[str]:
+    """Return the line about a limit of trials at a time that want of memory has set; none where memory sufficed."""
+    if history.concurrency is None:
+        return []
+    return [f"memory ran out: at most {count_text(history.concurrency, 'trial')} at a time until resources are changed"]
 
 
 def race_lines(history: History) -> list[str]:

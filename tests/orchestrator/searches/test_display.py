@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 from rich.live import Live
 
+from orchestrator.commands import status
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.searches import display
@@ -20,6 +21,7 @@ from orchestrator.searches.display import (
     print_summary,
     trials_table,
 )
+from orchestrator.searches.status import Followed, read_status
 from tests.support.consoles import drawn
 from tests.support.experiments import add_trial
 from tests.support.records import append
@@ -137,6 +139,19 @@ def test_the_live_table_has_every_limit_under_it_once(ledger: Ledger) -> None:
     shown._live.stop()
     lines = drawn(shown._live.renderable)
     assert lines[-2:] == ["trials are not fused", "too few CPUs"]
+
+
+def test_want_of_memory_is_said_with_its_limit(ledger: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
+    trial = add_trial(ledger, [1.0], state=TrialState.RUNNING)
+    ledger.listeners.append(PlainDisplay(Progress(ledger.history, 5, 6)).listen)
+    append(ledger, "concurrency_lowered", trials=2)
+    append(ledger, "trial_retried", trial=trial.id, cause="memory", error=f"CUDA out of memory. {'GPU 0 has ' * 50}")
+    limit, failure = capsys.readouterr().out.splitlines()
+    assert limit == "memory ran out: at most 2 trials at a time until resources are changed"
+    assert failure.startswith(f"{trial.id}: resumes after a failure: CUDA out of memory. GPU 0 has GPU")
+    assert failure.endswith(" …") and len(failure) < 300
+    assert drawn(live_display(ledger)._drawn())[-1] == limit, "it holds for a later start"
+    assert limit in drawn(status._drawn(read_status(Followed(ledger.path.parent)), None))
 
 
 def test_the_line_has_a_sign_of_life_a_clock_and_what_was_heard_last(ledger: Ledger, clock: list[float]) -> None:
