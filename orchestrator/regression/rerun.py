@@ -102,7 +102,8 @@ def rerun(suite: Suite, request: Request, workload: Workload) -> Rerun:
                 checkpoints = stack.enter_context(closing(open_checkpoints(cluster, ledger.history, directory)))
                 ready = workload.expecting(here.digests)
                 session = Session(experiment, ledger, ready, checkpoints, here.scratch, cluster=cluster)
-                result = _run(suite, directory, session, accepted, nights, quiet=request.quiet)
+                with session.ray:
+                    result = _run(suite, directory, session, accepted, nights, quiet=request.quiet)
                 ledger.append(ExperimentEnded(outcome="finished", ended_by="trials"))
             runs = cell_runs(suite, ledger.history, directory.name)
             answers = answers_about_suite(result, suite, runs, accepted)

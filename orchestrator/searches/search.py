@@ -120,7 +120,8 @@ def run_search(
                     say(sentence)
             ready = workload.expecting(here.digests)
             session = Session(experiment, ledger, ready, checkpoints, here.scratch, limit=meter.limit, cluster=cluster)
-            signal, ended_by = run_stages(session, meter, stages, quiet)
+            with session.ray:
+                signal, ended_by = run_stages(session, meter, stages, quiet)
             if signal is not None:
                 ledger.append(ExperimentEnded(outcome="interrupted", ended_by="signal"))
                 raise interrupted()

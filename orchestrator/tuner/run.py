@@ -1,4 +1,4 @@
-"""``run_trials`` starts Ray, lets Ray Tune run the trials of a source, and ends Ray.
+"""``run_trials`` lets Ray Tune run the trials of a source; the first stage of a session starts Ray for all of them.
 
 No state of Ray is ever read again. Ray's checkpoints are off, and Ray's storage is a scratch directory that is removed
 when the process ends. The journal and the trials' own checkpoints hold all that must survive a crash. Tune ends before
@@ -8,7 +8,7 @@ the last trial for one of three reasons (``Interruption``): a signal, a limit of
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -23,7 +23,7 @@ from orchestrator.tuner.allocation import allocate, machines_that_run_trials
 from orchestrator.tuner.callback import TrialCallback
 from orchestrator.tuner.engines import fused
 from orchestrator.tuner.issuer import Issuer
-from orchestrator.tuner.runtime import RayLostError, ray_runtime, run_watched
+from orchestrator.tuner.runtime import Ray, RayLostError, ray_runtime, run_watched
 from orchestrator.tuner.scheduler import RecordingScheduler
 from orchestrator.tuner.session import Session
 from orchestrator.tuner.tune_patches import NotPickled
@@ -113,11 +113,10 @@ def run_trials(session: Session, source: TrialSource, scheduler: RecordingSchedu
         stop=interruption,
         verbose=0,
     )
-    address = session.cluster.address
-    session.announce("starting Ray on this machine" if address is None else f"joining the Ray cluster at {address}")
     work = partial(_tune, session, tune_config, run_config, interruption.stop_all)
     # In this order, because a signal while Ray starts is to end the search at once: Ray's start takes seconds.
-    with ray_runtime(session.scratch, address) as runtime, interruption.listening():
+    runtime = session.ray.start(partial(_ray, session))
+    with interruption.listening():
         lost = run_watched(work, runtime, session.ledger.take_over, lambda: interruption.signal is not None)
     if lost and interruption.signal is None:
         raise RayLostError(session.ledger.path.parent, lost, "the epochs under way are lost, nothing else")
@@ -126,6 +125,12 @@ def run_trials(session: Session, source: TrialSource, scheduler: RecordingSchedu
     if issuer.problem is not None and interruption.signal is None:
         raise no_further_trial(session, issuer.problem)
     return interruption.signal
+
+
+def _ray(session: Session) -> AbstractContextManager[Ray]:
+    address = session.cluster.address
+    session.announce("starting Ray on this machine" if address is None else f"joining the Ray cluster at {address}")
+    return ray_runtime(session.scratch, address)
 
 
 def no_further_trial(session: Session, problem: PluginError) -> PluginError:

@@ -1,14 +1,42 @@
 """One start of an experiment."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.ledger import Ledger
 from orchestrator.machines.cluster import Cluster
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.workload.workload import Workload
+
+if TYPE_CHECKING:
+    from orchestrator.tuner.runtime import Ray
+
+
+class StagesRay:
+    """One Ray for all stages: the first stage that has trials starts it, and the end of a ``with`` block ends it."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._ray: Ray | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._ray = None
+        self._stack.close()
+
+    def start(self, runtime: Callable[[], AbstractContextManager["Ray"]]) -> "Ray":
+        """Return the Ray of an earlier stage; start one where there is none, or where it has died since."""
+        if self._ray is not None and self._ray.lost():
+            self.__exit__()
+        if self._ray is None:
+            self._ray = self._stack.enter_context(runtime())
+        return self._ray
 
 
 @dataclass(frozen=True)
@@ -22,6 +50,7 @@ class Session:
             in the handler of a signal, while another thread works.
         limit: Called as often as ``on_step``; a text (the reason) ends the stage, and the running trials stay
             resumable.
+        ray: Ray from the first stage on; to be used as a ``with`` block around all stages.
     """
 
     experiment: Experiment
@@ -33,6 +62,7 @@ class Session:
     announce: Callable[[str], None] = lambda doing: None
     limit: Callable[[], str | None] = lambda: None
     cluster: Cluster = field(default_factory=Cluster)
+    ray: StagesRay = field(default_factory=StagesRay)
 
     def at_a_time(self) -> int | None:
         """Return how many trials may run at once: as the experiment says, or fewer where memory was short before."""

@@ -65,6 +65,9 @@ def test_every_command_does_what_the_readme_says(tmp_path: Path) -> None:
         name = " ".join(words[1:3]) if words[1] == "data" else words[1]
         assert SHOWN[name] in done.stdout, f"{command}\n{done.stdout}"
         assert not [lost for lost in INCONCLUSIVE if lost in done.stdout], f"{command}\n{done.stdout}"
+        # The confirmation uses the Ray of the search.
+        searches = name == "search" and "--dry-run" not in words
+        assert done.stdout.count("starting Ray on this machine") == searches, f"{command}\n{done.stdout}"
         ran.add(name)
     assert ran == SHOWN.keys()
     check_verdict(tmp_path / "runs" / "flickr8k-quick" / "summary.json")

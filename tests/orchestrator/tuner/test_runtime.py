@@ -7,8 +7,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import psutil
 import pytest
@@ -17,6 +19,7 @@ import ray
 from orchestrator.machines.cluster import ClusterError
 from orchestrator.tuner import runtime
 from orchestrator.tuner.runtime import CORE, LEAVING, JoinedRay, OwnRay, ray_runtime, run_watched
+from orchestrator.tuner.session import StagesRay
 from tests.support.waiting import wait_until
 
 
@@ -44,6 +47,40 @@ def processes(tmp_path: Path) -> Iterator[dict[str, psutil.Process]]:
             process.kill()
     for process in started:
         process.wait()
+
+
+class BegunRay(JoinedRay):
+    """A Ray that lives until its name is in ``dead``."""
+
+    dead: ClassVar[list[str]] = []
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def lost(self) -> list[str]:
+        return [name for name in self.dead if name == self.name]
+
+
+def test_stages_share_a_ray_until_the_last_ends_or_it_dies(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+
+    @contextmanager
+    def start(name: str) -> Iterator[BegunRay]:
+        told.append(f"{name} starts")
+        yield BegunRay(name)
+        told.append(f"{name} ends")
+
+    with StagesRay() as stages:
+        first = stages.start(partial(start, "a"))
+        assert stages.start(partial(start, "b")) is first
+        monkeypatch.setattr(BegunRay, "dead", ["a"])
+        assert stages.start(partial(start, "c")) is not first
+        assert told == ["a starts", "a ends", "c starts"]
+    assert told[3:] == ["c ends"]
+    with pytest.raises(KeyboardInterrupt), stages:
+        stages.start(partial(start, "d"))
+        raise KeyboardInterrupt
+    assert told[4:] == ["d starts", "d ends"]
 
 
 @pytest.mark.proof
