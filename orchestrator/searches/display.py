@@ -232,10 +232,10 @@ class LiveDisplay:
         if isinstance(record, LimitNoted):
             self._limits[record.message] = None
 
-    def refresh(self) -> None:
-        """Draw, at most four times a second, and less often where drawing takes long."""
+    def refresh(self, *, is_last: bool = False) -> None:
+        """Draw, at most four times a second, and less often where drawing takes long; the last time in any case."""
         started = time.monotonic()
-        if started >= self._next:
+        if is_last or started >= self._next:
             self._live.update(self._drawn(), refresh=True)
             ended = time.monotonic()
             self._next = ended + max(DRAW_SECONDS, DRAW_SHARE * (ended - started))
@@ -281,7 +281,7 @@ def displayed(session: "Session", title: str, progress: Progress, *, quiet: bool
         stack.callback(listeners.remove, display.listen)
         yield replace(session, on_step=display.refresh, announce=display.announce)
         if isinstance(display, LiveDisplay):
-            display.refresh()
+            display.refresh(is_last=True)
 
 
 class EvaluationProgress:

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from io import StringIO
 from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -22,6 +24,7 @@ from orchestrator.searches.display import (
     trials_table,
 )
 from orchestrator.searches.status import Followed, read_status
+from orchestrator.tuner.session import Session
 from tests.support.consoles import drawn
 from tests.support.experiments import add_trial
 from tests.support.records import append
@@ -139,6 +142,23 @@ def test_the_live_table_has_every_limit_under_it_once(ledger: Ledger) -> None:
     shown._live.stop()
     lines = drawn(shown._live.renderable)
     assert lines[-2:] == ["trials are not fused", "too few CPUs"]
+
+
+def test_the_last_picture_of_a_stage_has_its_last_trial(
+    ledger: Ledger, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = Console(file=StringIO(), width=200, force_terminal=True)
+    monkeypatch.setattr(display, "make_console", lambda: screen)
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(isatty=lambda: True))
+    unused: Any = None
+    session, progress = Session(unused, ledger, unused, unused, unused), Progress(ledger.history, 2, 6)
+    with display.displayed(session, "tiny", progress, quiet=False) as shown:
+        add_trial(ledger, [1.0])
+        shown.on_step()
+        add_trial(ledger, [2.0])
+        shown.on_step()
+        assert "2 of 2 trials" not in screen.file.getvalue(), "no time has passed since the last picture"
+    assert "2 of 2 trials" in screen.file.getvalue()
 
 
 def test_want_of_memory_is_said_with_its_limit(ledger: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
