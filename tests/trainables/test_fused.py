@@ -161,11 +161,21 @@ def close(got: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: float) -
         assert float((got[name] - other).double().norm()) <= tolerance * float(other.double().norm()) + 1e-7, name
 
 
+JUMPING = {"triplet", "triplet_sh", "warp", "polynomial_self", "polynomial_relative"}
+"""Losses whose gradient jumps where a pair begins to count, so that a rounding error can be a pair's whole gradient.
+
+In six steps none of these pairs is so near to its limit; in fifty steps some is, another one on each processor.
+"""
+
 # Steps enlarge what they round: from 1e-6 after one to 1e-5 after six and 1e-4 after fifty, by the processor.
-@pytest.mark.parametrize(
-    ("steps", "images", "tolerance"), [(6, 60, 1e-4), pytest.param(50, 160, 1e-3, marks=pytest.mark.proof)]
-)
-@pytest.mark.parametrize("configs", [pytest.param(value, id=name) for name, value in DIFFERENT.items()])
+STEPS = [pytest.param(value, 6, 60, 1e-4, id=f"{name}-6") for name, value in DIFFERENT.items()] + [
+    pytest.param(value, 50, 160, 1e-3, id=f"{name}-50", marks=pytest.mark.proof)
+    for name, value in DIFFERENT.items()
+    if not {each.loss for each in value} & JUMPING
+]
+
+
+@pytest.mark.parametrize(("configs", "steps", "images", "tolerance"), STEPS)
 def test_each_step_is_that_of_each_trial_alone(
     configs: list[TrialConfig], steps: int, images: int, tolerance: float
 ) -> None:
