@@ -61,7 +61,7 @@ GROUPS = {
         "evaluate": "Evaluate the best model of a checkpoint on val or test.",
         "cocos": "Count the samples of the train split that contribute to the gradient, in the training's batches.",
         "data": "Make, describe and check datasets.",
-        "list": "List experiments, suites, losses, models, samplers, metrics, keys, records, commands.",
+        "list": "List experiments, suites, losses, models, samplers, metrics, keys.",
         "plugins": "List installed plug-ins and those of --plugin, with what they offer. Installed code is not run.",
         "check-plugin": "Check a plug-in by the tests that our own losses, models and samplers pass.",
     },

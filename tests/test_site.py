@@ -1,7 +1,6 @@
 """The documents as a site: navigation, links and anchors at once, the built pages where Sphinx is installed."""
 
 import importlib
-import importlib.util
 import re
 import subprocess
 import sys
@@ -9,10 +8,11 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import typer
+from llms import write_llms
+from references import EXIT_CODES, PAGES, list_commands
 
-from orchestrator.cli import app
-from orchestrator.commands.references import EXIT_CODES, list_commands
+from orchestrator.cli import main
+from orchestrator.journal.records import KINDS
 from tests.test_documents import DOCUMENTS, ROOT
 
 SITE = ROOT / "docs" / "site"
@@ -45,6 +45,33 @@ def test_every_anchor_is_that_of_a_heading(name: str) -> None:
         assert anchor in anchors(target.read_text()), f"{name}: {file}#{anchor}"
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_a_reference_page_is_what_the_code_says(page: str) -> None:
+    kept = (ROOT / "docs" / f"{page}.md").read_text()
+    assert PAGES[page]() == kept
+    assert f"`python docs/site/references.py {page}`" in kept
+
+
+def test_the_reference_of_records_has_every_kind() -> None:
+    assert re.findall(r"^### `(\w+)`$", PAGES["journal"](), re.M) == list(KINDS)
+
+
+def test_commands_are_listed_with_their_parameters() -> None:
+    listed = list_commands()
+    assert {"search", "data describe", "regress accept", "list"} <= {command.name for command in listed}
+    options = {(command.name, parameter.name): parameter for command in listed for parameter in command.parameters}
+    assert options["search", "--json"].value == "" and options["search", "EXPERIMENT"].default == "required"
+    assert options["list", "WHAT"].value.startswith("`experiments`, `suites`, ")
+    assert all(parameter.meaning for parameter in options.values())
+
+
+def test_every_exit_code_is_in_the_reference_of_commands() -> None:
+    documented = main.__doc__ or ""
+    assert {f"{code} {meaning.split(';')[0]}" for code, meaning in EXIT_CODES} == set(
+        re.findall(r"\d+ [a-z ]+", documented)
+    )
+
+
 def test_every_name_of_the_reference_is_documented() -> None:
     named = re.findall(r"^\.\. auto\w+:: (\S+)$", (SITE / "api.md").read_text(), re.M)
     assert len(named) > 20
@@ -57,15 +84,11 @@ def test_every_name_of_the_reference_is_documented() -> None:
 @cache
 def llms() -> str:
     """Return the text of ``llms.txt``, as the build of the site writes it."""
-    specification = importlib.util.spec_from_file_location("llms", SITE / "llms.py")
-    assert specification is not None and specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return str(module.write_llms())
+    return write_llms()
 
 
 def test_assistants_read_every_command_and_exit_code() -> None:
-    commands = list_commands(typer.main.get_command(app))
+    commands = list_commands()
     lines = {line for line in llms().splitlines() if line.startswith("- ")}
     for command in commands:
         takes_json = any(parameter.name == "--json" for parameter in command.parameters)

@@ -6,10 +6,8 @@ The form is that of https://llmstxt.org: a heading, a summary, then sections of 
 import re
 from pathlib import Path
 
-import typer
-
-from orchestrator.cli import app
-from orchestrator.commands.references import EXIT_CODES, Command, list_commands
+# This folder is on the path: conf.py and pyproject.toml put it there.
+from references import EXIT_CODES, Command, list_commands
 
 ROOT = Path(__file__).parents[2]
 SUFFIX = ".md"
@@ -36,7 +34,7 @@ def write_llms() -> str:
                 _block(searching, "yaml"),
                 "## Commands",
                 "With `--json` a command prints its result as JSON and nothing else.",
-                "\n".join(map(_line, list_commands(typer.main.get_command(app)))),
+                "\n".join(map(_line, list_commands())),
                 "## Exit codes",
                 "\n".join(f"- {code}: {meaning}" for code, meaning in EXIT_CODES),
                 *_links(index),

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.commands.keys import list_keys
 from orchestrator.commands.options import DataRoot
-from orchestrator.commands.references import list_keys
 from orchestrator.experiment.experiment import load_experiment, shipped_experiments
 from orchestrator.experiment.yaml_files import parse_yaml
 from orchestrator.text.terminal import say, typed_program

@@ -4,31 +4,20 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
+from orchestrator.commands.keys import Listed, list_keys, make_schema
 from orchestrator.commands.options import Json, Plugins
-from orchestrator.commands.references import (
-    Listed,
-    list_commands,
-    list_fields,
-    list_keys,
-    make_schema,
-    meaning_of,
-    write_command_reference,
-    write_record_reference,
-    write_reference,
-)
 from orchestrator.experiment.experiment import shipped_experiments
 from orchestrator.experiment.plugins import load_plugins
 from orchestrator.experiment.values import COUNTS, METRICS, SAMPLERS
 from orchestrator.experiment.yaml_files import read_yaml
-from orchestrator.journal.records import KINDS
 from orchestrator.regression.suite import shipped_suites
 from orchestrator.text.terminal import make_console, make_table, say, typed_program
 from search_spaces import SPACES
@@ -89,13 +78,6 @@ def list_metrics() -> Iterator[Listed]:
         yield from ({"name": name, "meaning": meaning, "can be": role} for name, meaning in names.items())
 
 
-def list_records() -> Iterator[Listed]:
-    """Yield the kinds of records of a journal with their fields."""
-    for name, kind in KINDS.items():
-        described = {f"{field['name']} ({field['type']})": field["meaning"] for field in list_fields(kind)}
-        yield {"name": name, "meaning": meaning_of(kind), "fields": _lines(described)}
-
-
 def list_files(shipped: Callable[[], Mapping[str, Path]]) -> Iterator[Listed]:
     """Yield the files that ship."""
     for name, path in shipped().items():
@@ -109,9 +91,13 @@ LISTS: dict[str, Callable[[], Iterator[Listed]]] = {
     "models": list_models,
     "samplers": list_samplers,
     "metrics": list_metrics,
-    "records": list_records,
 }
-"""Argument of ``orchestrator list`` -> the function that lists; ``references`` lists keys and commands."""
+"""Argument of ``orchestrator list`` -> the function that lists; ``list_keys`` lists keys."""
+
+
+def meaning_of(documented: Any) -> str:
+    """Return the first line of a docstring without its citations."""
+    return re.sub(r" \[[^]]*\]", "", (inspect.getdoc(documented) or "").partition("\n")[0])
 
 
 def _formula_and_references(loss: type) -> tuple[str, str]:
@@ -126,7 +112,7 @@ def _lines(texts: Mapping[str, object]) -> str:
     return "\n".join(f"{name}: {text}" for name, text in texts.items())
 
 
-What = Literal["experiments", "suites", "losses", "models", "samplers", "metrics", "keys", "records", "commands"]
+What = Literal["experiments", "suites", "losses", "models", "samplers", "metrics", "keys"]
 Kind = Literal["experiment", "suite", "training"]
 
 WIDTH = 160
@@ -137,35 +123,22 @@ HIDDEN = ("name", "meaning", "file", "formula", "searched", "learned", "source")
 
 
 def list_names(
-    context: typer.Context,
     what: Annotated[What, typer.Argument(help="Names to list.")],
     name: Annotated[
         str | None, typer.Argument(help="Show this name with all details: of a loss formula, ranges and source.")
     ] = None,
     of: Annotated[Kind, typer.Option(help="With keys: kind of file.")] = "experiment",
     schema: Annotated[bool, typer.Option("--schema", help="With keys: print the JSON schema for editors.")] = False,
-    markdown: Annotated[
-        bool, typer.Option("--markdown", help="With keys, records, commands: print the reference page.")
-    ] = False,
     plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """List experiments, suites, losses, models, samplers, metrics, keys, records, commands."""
-    _check(what, name, schema, markdown)
-    group = context.find_root().command
+    """List experiments, suites, losses, models, samplers, metrics, keys."""
+    if schema and what != "keys":
+        raise UserError(f"--schema goes with `list keys` alone, not with {what}")
+    if name is not None and what == "keys":
+        raise UserError(f"`list keys` takes no name, got {name!r}")
     if schema:
         print(json.dumps(make_schema(of), indent=2))
-    elif markdown:
-        pages: dict[str, Callable[[], str]] = {
-            "keys": write_reference,
-            "records": write_record_reference,
-            "commands": partial(write_command_reference, group),
-        }
-        say(*pages[what]().splitlines(), verbatim=True)
-    elif what == "commands":
-        commands = list_commands(group)
-        rows = [[command.usage, command.meaning] for command in commands]
-        _print([asdict(command) for command in commands], ["command", "meaning"], rows, as_json)
     elif what == "keys":
         keys = list_keys(of)
         _print(keys, ["key", "type", "default", "meaning"], [[*key.values()] for key in keys], as_json)
@@ -173,16 +146,6 @@ def list_names(
         load_plugins(plugins or [])
         _load_installed(what)
         _print_listed(what, name, list(LISTS[what]()), as_json)
-
-
-def _check(kind: str, name: str | None, schema: bool, markdown: bool) -> None:
-    if (schema and kind != "keys") or (markdown and kind not in ("keys", "records", "commands")):
-        raise UserError(
-            f"--schema goes with `list keys` alone, and --markdown with `list keys`, `list records` or "
-            f"`list commands`, not with {kind}"
-        )
-    if name is not None and kind in ("keys", "commands"):
-        raise UserError(f"`list {kind}` takes no name, got {name!r}")
 
 
 def _print_listed(kind: str, name: str | None, listed: Sequence[Listed], as_json: bool) -> None:

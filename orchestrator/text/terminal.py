@@ -59,14 +59,10 @@ def make_console(
     return SafeConsole(width=width, file=file, soft_wrap=soft_wrap, color_system=colours, markup=False, emoji=False)
 
 
-def say(*lines: object, error: bool = False, verbatim: bool = False) -> None:
-    """Print lines at once, on standard error with ``error``; commands in them can be typed as they are.
-
-    With ``verbatim``, for a document, commands stay as the lines have them.
-    """
+def say(*lines: object, error: bool = False) -> None:
+    """Print lines at once, on standard error with ``error``; commands in them can be typed as they are."""
     for line in lines:
-        text = str(line) if verbatim else as_typed(str(line))
-        print(visible(text), file=sys.stderr if error else sys.stdout, flush=True)
+        print(visible(as_typed(str(line))), file=sys.stderr if error else sys.stdout, flush=True)
 
 
 class SafeConsole(Console):

@@ -1,8 +1,6 @@
 """What the product says of itself: its version, the names that there are, and every key with its meaning."""
 
-import inspect
 import json
-import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -12,9 +10,8 @@ import pytest
 import yaml
 from pydantic import TypeAdapter
 
-from orchestrator.cli import main
+from orchestrator.commands.keys import KINDS, make_schema, meanings_in
 from orchestrator.commands.list_names import LISTS
-from orchestrator.commands.references import EXIT_CODES, KINDS, make_schema, meanings_in
 from orchestrator.experiment.experiment import load_experiment, shipped_experiments
 from orchestrator.experiment.values import COUNTS, METRICS
 from orchestrator.experiment.yaml_files import parse_yaml
@@ -72,18 +69,6 @@ def test_every_key_has_a_meaning_and_no_meaning_lacks_its_key(kind: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("what", "page"), [("keys", "experiment-keys"), ("records", "journal"), ("commands", "commands")]
-)
-def test_the_reference_is_what_the_command_prints(cli: CommandLine, what: str, page: str) -> None:
-    kept = (ROOT / "docs" / f"{page}.md").read_text()
-    assert cli.shows("list", what, "--markdown") == kept
-    assert f"`orchestrator list {what} --markdown > docs/{page}.md`" in kept
-    if what == "records":
-        headings = [line.removeprefix("### ").strip("`") for line in kept.splitlines() if line.startswith("### ")]
-        assert headings == [one["name"] for one in cli.json("list", "records")]
-
-
-@pytest.mark.parametrize(
     "path", [*shipped_experiments().values(), *shipped_suites().values()], ids=lambda path: path.stem
 )
 def test_the_schema_takes_what_ships(path: Path) -> None:
@@ -123,22 +108,6 @@ def test_the_schema_refuses_what_a_search_refuses(change: str) -> None:
         load_experiment("scenes-smoke", [f"{key}={json.dumps(value)}" for key, value in values.items()])
 
 
-def test_commands_are_listed_with_their_parameters(cli: CommandLine) -> None:
-    listed = cli.json("list", "commands")
-    assert {"search", "data describe", "regress accept", "list"} <= {command["name"] for command in listed}
-    options = {(command["name"], one["name"]): one for command in listed for one in command["parameters"]}
-    assert options["search", "--json"]["value"] == "" and options["search", "EXPERIMENT"]["default"] == "required"
-    assert options["list", "WHAT"]["value"].startswith("`experiments`, `suites`, ")
-    assert all(one["meaning"] for one in options.values())
-
-
-def test_every_exit_code_is_in_the_reference_of_commands() -> None:
-    documented = inspect.getdoc(main) or ""
-    assert {f"{code} {meaning.split(';')[0]}" for code, meaning in EXIT_CODES} == set(
-        re.findall(r"\d+ [a-z ]+", documented)
-    )
-
-
 @pytest.mark.parametrize("name", SPACES)
 def test_one_loss_is_shown_with_formula_parameters_ranges_and_source(cli: CommandLine, name: str) -> None:
     shown = cli.shows("list", "losses", name)
@@ -151,7 +120,7 @@ def test_one_loss_is_shown_with_formula_parameters_ranges_and_source(cli: Comman
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["losses", "--schema"], "`list commands`, not with losses"),
+        (["losses", "--schema"], "`list keys` alone, not with losses"),
         (["losses", "nt_xnet"], "did you mean 'nt_xent'"),
         (["keys", "name"], "takes no name"),
     ],

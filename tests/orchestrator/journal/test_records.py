@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from references import describe_fields
 
-from orchestrator.commands.references import describe_fields
 from orchestrator.doctor.experiment import check_experiment
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import FORMAT, JournalError, read_journal

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import main
 from orchestrator.text.terminal import as_typed, path_text, say, typed_program
 
 
@@ -29,9 +28,6 @@ def test_the_typed_path_is_printed_where_no_name_is_found(script: Path, capsys: 
     )
     say("`orchestrator sync` brings it")
     assert capsys.readouterr().out == "`.venv/bin/orchestrator sync` brings it\n"
-    with pytest.raises(SystemExit):
-        main(["list", "keys", "--markdown"])
-    assert "`orchestrator list keys --markdown" in capsys.readouterr().out, "documents are the same everywhere"
 
 
 def test_the_name_is_printed_where_the_shell_finds_this_program(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,13 @@
-"""The reference pages of keys, commands and records, made from the code, and the JSON schema of configurations.
+"""The reference pages of keys, commands and records, made from the code.
 
-The schema is for editors, the pages for people. A key's meaning is written in one place, the docstring of its class.
+python docs/site/references.py experiment-keys > docs/experiment-keys.md
 """
 
 import inspect
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -15,63 +16,52 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
 from msgspec import structs
-from pydantic import TypeAdapter
 
-from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.values import METRICS
+from orchestrator.cli import app
+from orchestrator.commands.keys import KINDS, Listed, list_keys, meanings_in
+from orchestrator.commands.list_names import meaning_of
 from orchestrator.journal import records
-from orchestrator.regression.suite import Suite
-from search_spaces import SPACES
-from trainables.config import RANGES, TrialConfig
-from trainables.model_parameters import FEATURES
 
-KINDS: dict[str, type] = {"experiment": Experiment, "suite": Suite, "training": TrialConfig}
-"""Kind of configuration, as ``list keys --of`` names it -> its class."""
-
-
-Listed = Mapping[str, str]
-"""The texts about a name: ``name``, ``meaning`` in one line, and further texts by their headings."""
+TITLES = {
+    "experiment": "An experiment (`orchestrator search`)",
+    "suite": "A suite (`orchestrator regress`)",
+    "training": "One training (`orchestrator train`)",
+}
 
 
-def make_schema(kind: str) -> dict[str, Any]:
-    """Return the JSON schema of a kind of ``KINDS``, with the meaning of each key as its description."""
-    schema: dict[str, Any] = TypeAdapter(KINDS[kind]).json_schema()
-    for name, definition in {**schema.get("$defs", {}), KINDS[kind].__name__: schema}.items():
-        _describe(definition, name)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+LISTED_ONCE = ("training.", "resources.")
+"""Sections that suites and trainings share with experiments; the reference lists them once."""
 
 
-def list_keys(kind: str) -> list[Listed]:
-    """Return all keys of a kind of configuration, sections before their keys, in the order of the classes.
-
-    ``name`` has all keys from the outermost inwards, joined by dots; ``[]`` is an item of a list. ``type`` is in words;
-    ``default`` is YAML, or ``required``.
-    """
-    schema = make_schema(kind)
-    return list(_keys(schema, schema.get("$defs", {})))
-
-
-def describe_fields(part: type) -> dict[str, str]:
-    """Return attribute -> its meaning in the docstring of a class."""
-    return meanings_in(inspect.getdoc(part) or "")
+EXIT_CODES = (
+    (0, "done"),
+    (1, "failed"),
+    (2, "bad usage or input; nothing was begun"),
+    (3, "already running"),
+    (4, "budget spent"),
+    (5, "regression found"),
+    (130, "interrupted"),
+)
+"""Exit code of every command -> its meaning."""
 
 
-def meanings_in(documented: str) -> dict[str, str]:
-    """Return attribute -> its meaning in a docstring, with single back quotes."""
-    _, _, listed = documented.partition("Attributes:\n")
-    entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", listed, re.M)
-    return {
-        name: re.sub(r"\s+", " ", meaning).replace("``", "`").replace("`None`", "`null`").strip()
-        for name, meaning in entries
-    }
+WORDS: dict[Any, str] = {
+    str: "text",
+    int: "whole number",
+    float: "number",
+    Path: "path",
+    Any: "any value",
+    NoneType: "null",
+}
+"""Type of a parameter or of a field -> the type in words."""
 
 
 def write_reference() -> str:
-    """Return the reference of all keys as Markdown; ``orchestrator list keys --markdown`` prints it."""
+    """Return the reference of all keys as Markdown."""
     lines = [
         "# All keys of experiments, suites and trainings",
         "",
-        "Made from the code by `orchestrator list keys --markdown > docs/experiment-keys.md`; do not edit it by hand.",
+        "Made from the code by `python docs/site/references.py experiment-keys`; do not edit it by hand.",
         "[losses.md](losses.md) describes the losses and their parameters, [cocos.md](cocos.md) the COCOS counts.",
         "",
         "Editors check and complete a file that names the JSON schema of its kind in its first line:",
@@ -102,120 +92,6 @@ def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> li
     """Return the lines of a table whose cells are Markdown already."""
     lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |" for cells in (headings, *rows)]
     return [lines[0], "|---" * len(headings) + "|", *lines[1:]]
-
-
-TITLES = {
-    "experiment": "An experiment (`orchestrator search`)",
-    "suite": "A suite (`orchestrator regress`)",
-    "training": "One training (`orchestrator train`)",
-}
-
-LISTED_ONCE = ("training.", "resources.")
-"""Sections that suites and trainings share with experiments; the reference lists them once."""
-
-ACCEPTED: dict[str, Iterable[str]] = {"model": FEATURES, "loss": SPACES, "metric": METRICS}
-"""Keys of a training whose accepted names its class checks in code, so that the annotations do not list the names."""
-
-
-def _describe(definition: dict[str, Any], part: str) -> None:
-    """Add meanings, and the ranges of ``training``, to the schema of a class; remove titles that repeat the name."""
-    meanings = meanings_in(definition["description"])
-    definition["description"] = definition["description"].partition("\n")[0]
-    definition["additionalProperties"] = False
-    for name, shape in definition.get("properties", {}).items():
-        shape.pop("title", None)
-        shape["description"] = meanings[name]
-        if part == "TrialConfig" and name in ACCEPTED:
-            shape["enum"] = list(ACCEPTED[name])
-        if part == "TrainingConfig" and name in RANGES:
-            _limit(shape, name)
-
-
-def _limit(shape: dict[str, Any], name: str) -> None:
-    allowed = RANGES[name]
-    number = next((option for option in shape.get("anyOf", ()) if option["type"] != "null"), shape)
-    number["exclusiveMinimum" if allowed.is_open else "minimum"] = allowed.minimum
-    if allowed.maximum < float("inf"):
-        number["maximum"] = allowed.maximum
-
-
-def _keys(schema: Mapping[str, Any], parts: Mapping[str, Any], above: str = "") -> Iterator[Listed]:
-    for name, shape in schema["properties"].items():
-        full = above + name
-        # A default from a factory is missing in the schema; all such defaults are empty mappings.
-        default = "required" if name in schema.get("required", ()) else json.dumps(shape.get("default", {}))
-        inner = _section(shape, parts)
-        is_list = any(branch.get("type") == "array" for branch in _branches(shape, parts))
-        default = "see below" if inner and not is_list else default
-        yield {"name": full, "type": _type(shape, parts), "default": default, "meaning": shape["description"]}
-        if inner is not None:
-            yield from _keys(inner, parts, f"{full}[]." if is_list else f"{full}.")
-
-
-def _section(shape: Mapping[str, Any], parts: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the class of a value or of its items."""
-    for branch in _branches(shape, parts):
-        items = branch.get("items")
-        section = branch if "properties" in branch else _section(items, parts) if items else None
-        if section is not None:
-            return section
-    return None
-
-
-def _branches(shape: Mapping[str, Any], parts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the shapes that a value can have, references resolved."""
-    if "$ref" in shape:
-        return [parts[shape["$ref"].rpartition("/")[2]]]
-    return [branch for option in shape.get("anyOf", ()) for branch in _branches(option, parts)] or [shape]
-
-
-def _type(shape: Mapping[str, Any], parts: Mapping[str, Any]) -> str:
-    """Return a type with its range in words."""
-    names = list(dict.fromkeys(_name(branch, parts) for branch in _branches(shape, parts)))
-    return " or ".join(names) if len(names) < 4 else "any value"
-
-
-def _name(shape: Mapping[str, Any], parts: Mapping[str, Any]) -> str:
-    if "enum" in shape or "const" in shape:
-        words: Sequence[Any] = shape.get("enum", [shape.get("const")])
-        if set(words) >= set(METRICS):
-            return "name of `orchestrator list metrics`"
-        return ", ".join(f"`{word}`" for word in words)
-    if "prefixItems" in shape:
-        return "`[low, high]`"
-    if shape.get("type") == "array":
-        return f"list of {_type(shape['items'], parts)}"
-    if "properties" in shape:
-        return "`{values: [...]}`" if [*shape["properties"]] == ["values"] else "section"
-    if shape.get("type") == "object":
-        values = shape.get("additionalProperties")
-        return f"by name: {_type(values, parts) if isinstance(values, Mapping) else 'any value'}"
-    kind = {"integer": "whole number", "boolean": "true or false", "string": "text"}.get(shape["type"], shape["type"])
-    limits = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
-    ranges = [f"{words} {shape[key]:g}" for key, words in limits.items() if key in shape]
-    return " ".join([kind, ", ".join(ranges)]).strip()
-
-
-EXIT_CODES = (
-    (0, "done"),
-    (1, "failed"),
-    (2, "bad usage or input; nothing was begun"),
-    (3, "already running"),
-    (4, "budget spent"),
-    (5, "regression found"),
-    (130, "interrupted"),
-)
-"""Exit code of every command -> its meaning."""
-
-WORDS: dict[Any, str] = {
-    str: "text",
-    int: "whole number",
-    float: "number",
-    Path: "path",
-    Any: "any value",
-    NoneType: "null",
-}
-"""Type of a parameter or of a field -> the type in words."""
 
 
 @dataclass(frozen=True)
@@ -252,27 +128,28 @@ class Command:
         return " ".join(["orchestrator", self.name, *shown])
 
 
-def list_commands(group: Any) -> list[Command]:
-    """Return all commands of a command line, as ``typer.main.get_command`` returns it, in alphabetical order."""
+def list_commands() -> list[Command]:
+    """Return all commands in alphabetical order."""
+    group = typer.main.get_command(app)
     return [
         Command(name, _markdown(command.help or ""), tuple(_parameters(command)))
         for name, command in sorted(_leaves(group, ""))
     ]
 
 
-def write_command_reference(group: Any) -> str:
-    """Return the reference of all commands as Markdown; ``orchestrator list commands --markdown`` prints it."""
+def write_command_reference() -> str:
+    """Return the reference of all commands as Markdown."""
     lines = [
         "# All commands",
         "",
-        "Made from the code by `orchestrator list commands --markdown > docs/commands.md`; do not edit it by hand.",
+        "Made from the code by `python docs/site/references.py commands`; do not edit it by hand.",
         "",
         "Run a command after `. .venv/bin/activate`, or as `.venv/bin/orchestrator`. `--help` of a command says the",
         "same as this page. Arguments in brackets can be left out.",
         "",
         *markdown_table(("exit code", "meaning"), [(str(code), meaning) for code, meaning in EXIT_CODES]),
     ]
-    for command in list_commands(group):
+    for command in list_commands():
         lines += ["", f"## `{command.name}`", "", f"    {command.usage}", "", command.meaning]
         if rows := [_row(parameter) for parameter in command.parameters]:
             lines += ["", *markdown_table(("argument or option", "value", "default", "meaning"), rows)]
@@ -331,22 +208,12 @@ def _markdown(text: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"\[bold\](.*?)\[/bold\]", r"`\1`", text)).strip()
 
 
-def list_fields(kind: type[records.Record]) -> list[Listed]:
-    """Return the fields of a kind of record in the order of the journal, without the fields that all records have."""
-    return _described_fields(kind, kind.__struct_fields__[len(records.SHARED) :])
-
-
-def meaning_of(documented: Any) -> str:
-    """Return the first line of a docstring without its citations."""
-    return re.sub(r" \[[^]]*\]", "", (inspect.getdoc(documented) or "").partition("\n")[0])
-
-
 def write_record_reference() -> str:
-    """Return the reference of all records as Markdown; ``orchestrator list records --markdown`` prints it."""
+    """Return the reference of all records as Markdown."""
     lines = [
         "# All records of a journal",
         "",
-        "Made from the code by `orchestrator list records --markdown > docs/journal.md`; do not edit it by hand.",
+        "Made from the code by `python docs/site/references.py journal`; do not edit it by hand.",
         "",
         "`journal.jsonl` in the folder of an experiment holds all that happened to the experiment: one JSON object a",
         "line, which is only ever appended. A line has the fields of all records, `kind`, and the fields of its kind.",
@@ -368,11 +235,21 @@ def write_record_reference() -> str:
     return "\n".join(lines) + "\n"
 
 
+def list_fields(kind: type[records.Record]) -> list[Listed]:
+    """Return the fields of a kind of record in the order of the journal, without the fields that all records have."""
+    return _described_fields(kind, kind.__struct_fields__[len(records.SHARED) :])
+
+
 def _described_fields(kind: type[records.Record], names: Sequence[str]) -> list[Listed]:
     meanings = {name: text for base in reversed(kind.__mro__) for name, text in describe_fields(base).items()}
     types = {field.name: field.type for field in structs.fields(kind)}
     words = {name: _type_in_words(types[name], absent=name in records.LEFT_OUT) for name in names}
     return [{"name": name, "type": words[name], "meaning": meanings[name]} for name in names]
+
+
+def describe_fields(part: type) -> dict[str, str]:
+    """Return attribute -> its meaning in the docstring of a class."""
+    return meanings_in(inspect.getdoc(part) or "")
 
 
 def _type_in_words(annotation: Any, *, absent: bool = False) -> str:
@@ -391,3 +268,14 @@ def _type_in_words(annotation: Any, *, absent: bool = False) -> str:
 def _field_table(fields: Sequence[Listed]) -> list[str]:
     rows = [(f"`{field['name']}`", field["type"], field["meaning"]) for field in fields]
     return markdown_table(("field", "type", "meaning"), rows)
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "experiment-keys": write_reference,
+    "commands": write_command_reference,
+    "journal": write_record_reference,
+}
+"""Name of a page in ``docs/`` -> the function that writes it."""
+
+if __name__ == "__main__":
+    print(PAGES[sys.argv[1]](), end="")
