@@ -25,14 +25,17 @@ from orchestrator.journal.trial import PriorPoint
 from orchestrator.machines.cluster import Node, check_fits
 from orchestrator.machines.gpu_share import choose_share, describe_fusion, describe_limit
 from orchestrator.text.terminal import make_console, make_table
-from orchestrator.text.values import count_text, duration_text, format_parameters, in_digits
+from orchestrator.text.values import count_text, duration_text, in_digits, value_text
 from orchestrator.text.wording import number_text
 from orchestrator.workload.training import TrainablesWorkload
 from search_spaces import Range, Suggestion, Values
 from trainables.config import TrialConfig
 
 POINTS = 10
-"""Most points of each study that are shown."""
+"""Most points of each study in the JSON."""
+
+SHOWN = 5
+"""Most points of each study in its table, which 100 columns have room for."""
 
 
 @dataclass(frozen=True)
@@ -263,7 +266,7 @@ def describe_bound(bound: Range | Values) -> str:
     if isinstance(bound, Values):
         return ", ".join(str(value) for value in bound.values)
     kind = "whole numbers, " if bound.whole else ""
-    return f"{kind}{bound.low:g} to {bound.high:g}{', log-uniform' if bound.log else ''}"
+    return f"{kind}{value_text(bound.low)} to {value_text(bound.high)}{', log-uniform' if bound.log else ''}"
 
 
 def _machine() -> dict[str, float]:
@@ -305,11 +308,10 @@ def _describe_race(experiment: Experiment) -> list[str]:
 
 
 def print_dry_run(result: DryRun) -> None:
-    """Print spaces, first points and the forecast."""
+    """Print a table of each study, with ranges and first points, and the forecast."""
     show = make_console(plain_width=160).print
     for study in result.studies:
-        show(make_table(["parameter", "where"], list(study.space.items()), f"{study.study}: space"))
-        show(_points(study))
+        show(_space(study))
     rows = [
         [study.study, str(study.trials), str(study.epochs), number_text(study.epoch_seconds, decimals=2)]
         for study in result.studies
@@ -351,13 +353,18 @@ def describe_dry_run(result: DryRun) -> list[str]:
     return [*sentences, *result.notes, "nothing was searched and nothing written"]
 
 
-def _points(study: StudyPlan) -> Table:
-    has_prior = any("source" in point for point in study.points)
-    headings = ["point", "suggested", "as parameters", *(["from search.prior"] if has_prior else [])]
-    rows = []
-    for number, point in enumerate(study.points):
-        source = [point.get("source", "")] if has_prior else []
-        meaning = [format_parameters(point[key]) for key in ("loss_parameters", "training", "model_parameters")]
-        means = " ".join(filter(None, [point["loss"], *meaning]))
-        rows.append([str(number), format_parameters(point["params"]), means, *source])
-    return make_table(headings, rows, f"{study.study}: the first {len(study.points)} points")
+def _space(study: StudyPlan) -> Table:
+    """Return a row for each searched parameter, and for each parameter of a loss that follows from the suggestion."""
+    points = study.points[:SHOWN]
+    searched = {name.rpartition(".")[2] for name in study.space}
+    follow = {name for point in points for name in point["loss_parameters"] if name not in searched}
+    names = [*study.space, *sorted(follow)]
+    values = [[{**point["loss_parameters"], **point["params"]}.get(name) for point in points] for name in names]
+    rows = [
+        [name, study.space.get(name, ""), *("" if value is None else value_text(value) for value in row)]
+        for name, row in zip(names, values, strict=True)
+    ]
+    if any("source" in point for point in points):
+        rows.append(["from search.prior", "", *(point.get("source", "") for point in points)])
+    headings = ["parameter", "range", *(f"trial {number}" for number in range(len(points)))]
+    return make_table(headings, rows, f"{study.study}: {count_text(study.trials, 'trial')}", texts=2)

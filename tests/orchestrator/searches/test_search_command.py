@@ -110,6 +110,13 @@ def test_a_dry_run_shows_spaces_points_and_a_forecast_and_writes_nothing(root: P
     assert 0 < found["forecast"]["hours"] < found["forecast"]["hours_at_most"]
     shown = command(*ON_CPU, *settings, "--dry-run")
     assert "24 trials and up to 15 trainings that confirm" in shown and "nothing was searched" in shown
+    cells = {cells[0]: cells for line in shown.splitlines() if len(cells := line.strip("│ ").split(" │ ")) == 7}
+    rows = {name.strip(): [cell.strip() for cell in row] for name, (_, *row) in cells.items()}
+    points = [str(point["params"]["temperature"])[:5] for point in first["points"][:5]]
+    assert rows["temperature"][0] == "0.005 to 1, log-uniform"
+    assert [value[:5] for value in rows["temperature"][1:]] == points, "the first five, in the order of the search"
+    assert rows["shape2"][1:3] != ["", ""] and rows["coefficients"][0] == "", "what follows from a suggestion"
+    assert all(value.startswith("[") for value in rows["coefficients"][1:])
     assert sorted(path.name for path in root.iterdir()) == ["cache", "data"]
 
 
