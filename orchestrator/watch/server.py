@@ -14,7 +14,7 @@ import secrets
 import socket
 from dataclasses import dataclass
 from types import FrameType
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import h11
 import uvicorn
@@ -97,9 +97,9 @@ class Guard:
             # The browser then shows and remembers an address without the token.
             rest = urlencode([pair for pair in request.query_params.multi_items() if pair[0] != "token"])
             response = RedirectResponse(request.url.path + (f"?{rest}" if rest else ""), 303)
-            response.set_cookie(cookie, self._token, httponly=True, samesite="strict", path="/")
+            response.set_cookie(cookie, quote(self._token), httponly=True, samesite="strict", path="/")
             return response
-        if self._is_right(request.cookies.get(cookie)):
+        if self._is_right(unquote(request.cookies.get(cookie, ""))):
             return None
         return PlainTextResponse("refused: open the address with ?token=... and the token of this server\n", 401)
 
@@ -141,7 +141,7 @@ class Listening:
     def address(self, name: str = "") -> str:
         """Return the URL of the page of an experiment, or of the start page, with the token where one is set."""
         page = f"e/{quote(name)}/" if name else ""
-        query = "" if self.token is None else f"?token={self.token}"
+        query = "" if self.token is None else f"?{urlencode({'token': self.token})}"
         return f"http://{self.host}:{self.socket.getsockname()[1]}/{page}{query}"
 
 
