@@ -92,9 +92,10 @@ class Server:
         if watched is None:
             return _json({"html": _changing(self.html(None)), "rows": [], "since": 0})
         with watched.lock:
+            # The journal is read here alone: rows of a later record would be missed by a browser that has its version.
             html = self.html(watched)
             changed = watched.rows_since(int(since) if since.isdecimal() else 0)
-            rows = plain_rows(watched.seen().page.columns, changed)
+            rows = plain_rows(watched.page.columns, changed)
             return _json({"html": _changing(html), "rows": rows, "since": watched.followed.version})
 
     async def events(self, request: Request) -> Response:

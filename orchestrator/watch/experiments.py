@@ -146,12 +146,11 @@ class Watched:
         return " ".join(map(str, self.seen()._state)) if self.reading().done() else ""
 
     def rows_since(self, version: int) -> list[TrialRow]:
-        """Return the rows of the leaderboard of the newest page that have changed after a version."""
-        with self.lock:
-            rows = {row.id: row for row in self.seen().page.rows}
-            kept = {name: known for name, known in self._rows.items() if rows.get(name) == known[1]}
-            self._rows = {name: kept.get(name, (self.followed.version, row)) for name, row in rows.items()}
-            return [row for changed, row in self._rows.values() if changed > version]
+        """Return the rows of the page's leaderboard that have changed after a version; the lock must be held."""
+        rows = {row.id: row for row in self.page.rows}
+        kept = {name: known for name, known in self._rows.items() if rows.get(name) == known[1]}
+        self._rows = {name: kept.get(name, (self.followed.version, row)) for name, row in rows.items()}
+        return [row for changed, row in self._rows.values() if changed > version]
 
 
 def _running(trial: Trial, place: Place | None) -> tuple[Trial, str, str, str]:

@@ -1,5 +1,6 @@
 """The pages of experiments while their journals grow, without a server."""
 
+import json
 import re
 import threading
 import time
@@ -9,8 +10,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from starlette.requests import Request
 
 from orchestrator.journal import ledger as writing
+from orchestrator.journal.trial import Trial
+from orchestrator.report.leaderboard import TrialRow
 from orchestrator.watch import app
 from orchestrator.watch.app import Server
 from orchestrator.watch.experiments import Experiments, Watched
@@ -84,3 +88,30 @@ def test_the_start_page_explains_the_metrics_that_are_on_it_with_their_chance_wh
         ranks = Ranks(best, best, owners, "0" * 64, "test")
         append(first, "test_evaluated", trial=trial.id, metrics={"rsum": 30.0}, ranks=ranks.to_text())
         assert sorted(explained(server)) == [rank, "rsum: sum of six recalls, 0–600, chance 3.2"]
+
+
+def test_a_row_that_changes_while_rows_are_sent_is_sent_with_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiments = Experiments(tmp_path)
+    server, rows_since = Server(experiments, "runs", "test"), Watched.rows_since
+
+    def changes(since: int) -> tuple[list[str], int]:
+        scope = {"type": "http", "path_params": {"name": "tiny"}, "query_string": f"since={since}".encode()}
+        sent = json.loads(server.changes(Request(scope)).body)
+        return [row["id"] for row in sent["rows"]], sent["since"]
+
+    with begun(tmp_path / "tiny") as ledger:
+        first = add_trial(ledger, [30.0])
+        late: list[Trial] = []
+
+        def rows_and_a_record(watched: Watched, version: int) -> list[TrialRow]:
+            rows = rows_since(watched, version)
+            late.append(add_trial(ledger, [40.0]))
+            return rows
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Watched, "rows_since", rows_and_a_record)
+            sent, version = changes(0)
+        assert sent == [first.id]
+        assert changes(version)[0] == [late[0].id]
