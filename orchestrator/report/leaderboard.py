@@ -63,7 +63,7 @@ def columns(metric: str, further: Sequence[str], rows: Sequence[TrialRow]) -> li
     names = parameter_names(key.removeprefix(PARAMETER) for key in parameters)
     common = sorted(parameters, key=lambda key: -counts[key])[:WIDEST]
     numbers = {key for row in rows for key in parameters if is_number(row.sort.get(key))}
-    first = (*further, *(key for key in SHOWN if key not in further))
+    first = (*further, *(key for key in SHOWN if key not in (metric, *further)))
     metrics = [key for key in counts if "/" in key and key not in (metric, *first, *parameters)]
     # The counts of contributing samples come first, because no other program has them.
     metrics.sort(key=lambda key: not key.startswith("cocos"))

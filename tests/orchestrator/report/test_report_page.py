@@ -187,6 +187,19 @@ def test_each_searched_parameter_has_a_column_and_further_metrics_are_switched_o
         assert set(row.shown) <= {column.key for column in page.columns}
 
 
+def test_the_maximised_metric_has_one_column() -> None:
+    author = Author(experiment(losses=("nt_xent",)))
+    fields = {"dataset": "flickr8k", "model": "vsepp", "loss": "nt_xent", "loss_parameters": {"temperature": 0.1}}
+    config = {**fields, "training": {"epochs": 1}, "metric": "val/i2t_r1", "seed": 0}
+    study = {"study": "flickr8k-vsepp-nt_xent", "number": 0, "params": {"temperature": 0.1}}
+    author.apply("trial_created", trial="first", stage="search", candidate=None, config=config, **study)
+    author.epoch("first", 1, {"val/rsum": 30.0, "val/i2t_r1": 3.0, "val/t2i_r1": 2.0}, "finished")
+    page = build_page(author.finish())
+    shown = [(column.heading, page.rows[0].shown.get(column.key)) for column in page.columns if column.numeric]
+    assert [text for heading, text in shown if heading.endswith("i2t R@1")] == ["3.0"]
+    assert ("t2i R@1", "2.0") in shown
+
+
 def test_of_many_parameters_those_of_most_trials_are_shown_at_first() -> None:
     author = Author()
     for number in range(3):
