@@ -212,7 +212,7 @@ def _bundle(space: Searched, heights: np.ndarray, trials: np.ndarray, place: int
 
 
 def _slice(space: Searched, name: str) -> Panel:
-    values = [draw.plain(str(value)) if isinstance(value, str | bool) else value for value in space.parameters[name]]
+    values = [value if is_number(value) else draw.plain(str(value)) for value in space.parameters[name]]
     marker = {"symbol": draw.hollow(space.study, space.trials), "color": space.values, "coloraxis": "coloraxis"}
     layout = {
         "xaxis": space.axis(name),

@@ -129,6 +129,15 @@ def test_a_switch_is_a_word_in_the_table_and_on_the_axes() -> None:
     assert [panel.layout["xaxis"].get("type") for panel in slices] == ["log", "category"]
 
 
+def test_a_trial_without_a_limit_has_a_dot_of_its_own_name() -> None:
+    author = Author(experiment(losses=("nt_xent",)))
+    for number, gate in enumerate([None, 0.2, None]):
+        trial = author.create("nt_xent", number, {"gate": gate})
+        author.epoch(trial, 1, {"val/rsum": 10.0 + number}, "finished")
+    (panel,) = build_page(author.finish()).figures["slices"].options[0].panels
+    assert panel.data[0]["x"] == ["None", 0.2, "None"], "Plotly draws no dot where a value is null"
+
+
 def test_every_trial_is_a_dot_of_the_search_and_every_counted_one_of_cocos() -> None:
     history = search(150)
     page = build_page(history)
