@@ -42,6 +42,7 @@ def watch(
     require("watch", "`orchestrator watch`")
 
     directories = list(dict.fromkeys(find_directory(name, output) for name in experiments or ()))
+    watched = Experiments(output, directories)
     # Imported after the checks above, so that a refusal is quick.
     from orchestrator.watch.server import TOKEN, listen, serve
 
@@ -52,7 +53,7 @@ def watch(
         webbrowser.open(address)
     title = ", ".join(directory.name for directory in directories) or str(output)
     try:
-        serve(listening, Experiments(output, directories), title)
+        serve(listening, watched, title)
     except KeyboardInterrupt:
         # The signal came before the server had installed its own handler.
         return

@@ -19,7 +19,7 @@ from orchestrator.results.answers import Summary, headline_of
 from orchestrator.searches.status import Followed, Status
 from orchestrator.searches.trial_table import count_words
 from orchestrator.text.wording import metric_text, setting_text
-from trainables.errors import UserError
+from trainables.errors import ConfigError, UserError
 
 FAILURES = 20
 """Most failed or diverged trials that are shown; the newest are shown."""
@@ -165,13 +165,20 @@ class Experiments:
     Args:
         output: Folder under which searches write.
         named: Folders of the watched experiments; if empty, all present and future experiments of ``output``.
+
+    Raises:
+        ConfigError: If two of the named folders have one name, by which their pages are found.
     """
 
     def __init__(self, output: Path, named: Sequence[Path] = ()) -> None:
         self.output = output
         self._named = tuple(named)
         self._lock = threading.Lock()
-        self._watched: dict[str, Watched] = {directory.name: Watched(directory) for directory in named}
+        self._watched: dict[str, Watched] = {}
+        for directory in named:
+            first = self._watched.setdefault(directory.name, Watched(directory)).directory
+            if first.resolve() != directory.resolve():
+                raise ConfigError(f"{first} and {directory} have one name; watch one of them at a time")
 
     def all(self) -> list[Watched]:
         """Return the experiments, sorted by the time at which their journals were last written, newest first."""

@@ -20,6 +20,7 @@ from orchestrator.watch.app import Server
 from orchestrator.watch.experiments import Experiments, Watched
 from tests.support.experiments import add_trial, begun, make_experiment
 from tests.support.records import append
+from trainables.errors import ConfigError
 from trainables.ranks import Ranks
 
 
@@ -115,3 +116,10 @@ def test_a_row_that_changes_while_rows_are_sent_is_sent_with_the_next(
             sent, version = changes(0)
         assert sent == [first.id]
         assert changes(version)[0] == [late[0].id]
+
+
+def test_two_folders_of_one_name_are_refused_and_one_folder_named_twice_is_watched_once(tmp_path: Path) -> None:
+    folder, other = tmp_path / "first" / "tiny", tmp_path / "second" / "tiny"
+    with pytest.raises(ConfigError, match="have one name; watch one of them at a time"):
+        Experiments(tmp_path, [folder, other])
+    assert len(Experiments(tmp_path, [folder, tmp_path / "second" / ".." / "first" / "tiny"]).all()) == 1
