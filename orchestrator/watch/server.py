@@ -212,7 +212,7 @@ def _is_loopback(host: str) -> bool:
 def _bind(host: str, port: int) -> socket.socket:
     try:
         family, *_, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except socket.gaierror:
+    except (socket.gaierror, UnicodeError):
         raise ConfigError(f"--host {host}: no such host is known") from None
     both = family is socket.AF_INET6 and socket.has_dualstack_ipv6()
     try:
