@@ -11,7 +11,7 @@ from orchestrator.journal.directory import checkpoint_root, read_history, read_r
 from orchestrator.journal.history import History
 from orchestrator.journal.lock import find_holder
 from orchestrator.journal.trial import Trial
-from orchestrator.report.page import Page, build_page
+from orchestrator.report.page import Page
 from orchestrator.report.queries import Queries, ask_model, compared_queries
 from orchestrator.report.render import write_report
 from orchestrator.report.studies import studies_of, trial_names
@@ -63,7 +63,7 @@ def report_experiments(
 def _report(directory: Path, data_root: Path | None, device: str) -> tuple[Path, Page]:
     """Write the report of an experiment; return its path and its content."""
     history, path = read_history(directory), directory / NAME
-    page = build_page(
+    page = Page(
         history,
         queries=list(_queries(history, directory, data_root, device)),
         unended="killed" if find_holder(directory) is None else "running",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.journal.history import History
 from orchestrator.report.figures import ABOUT, Figure, Panel, plain
 from orchestrator.report.leaderboard import about, naming
-from orchestrator.report.page import build_page
+from orchestrator.report.page import Page
 from orchestrator.results.answer import Json
 from orchestrator.views.html import stylesheet
 
@@ -25,7 +25,7 @@ def plotly_figures(history: History) -> dict[str, "PlotlyFigure"]:
     A figure with a choice, or with several drawings side by side, becomes several figures, whose names differ after a
     colon, such as ``curves: nt_xent``.
     """
-    page = build_page(history)
+    page = Page(history)
     named = naming(page.columns)
     trials = {row.id: about(row, named) for row in page.rows}
     return {

@@ -13,7 +13,7 @@ from orchestrator.journal.journal import JournalError
 from orchestrator.journal.lock import find_holder
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.report.leaderboard import TrialRow
-from orchestrator.report.page import Page, build_page
+from orchestrator.report.page import Page
 from orchestrator.results.answer import Answer
 from orchestrator.results.answers import Summary, headline_of
 from orchestrator.searches.status import Followed, Status
@@ -103,7 +103,7 @@ class Watched:
     def page(self) -> Page:
         """The page, whose figures are made when they are requested."""
         unended = "killed" if self.status.holder is None else "running"
-        return build_page(self.status.history, unended=unended, runs=read_runs(self.directory))
+        return Page(self.status.history, unended=unended, runs=read_runs(self.directory))
 
     @cached_property
     def live(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page
 from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.directory import TrackedRuns
 from orchestrator.journal.history import History
-from orchestrator.report.page import build_page
+from orchestrator.report.page import Page as ReportPage
 from orchestrator.report.queries import WAYS, Item, Queries, Query
 from orchestrator.report.render import write_report
 from orchestrator.results.answer import Answer, Column, Quantity, Table
@@ -33,7 +33,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     def write(trials: int) -> Path:
         path = folder / f"{trials}.html"
         if not path.exists():
-            write_report(build_page(search(trials)), path)
+            write_report(ReportPage(search(trials)), path)
         return path
 
     return write
@@ -195,7 +195,7 @@ def test_a_trial_leads_to_its_run_in_mlflow_where_the_address_is_one(browser: Br
         ("https://mlflow.example", "../../x", []),
     ):
         runs = TrackedRuns(server, "", "7", {first: run})
-        write_report(build_page(history, runs=runs), tmp_path / "linked.html")
+        write_report(ReportPage(history, runs=runs), tmp_path / "linked.html")
         with opened(browser, (tmp_path / "linked.html").as_uri()) as shown:
             shown.page.locator("#find").fill(first)
             shown.page.locator(".opener").click()
@@ -309,7 +309,7 @@ def test_hostile_strings_are_text(browser: Browser, tmp_path: Path, screenshots:
     rank = {EVIL: 1.0}
     queries = [[Query(picture, rank, [caption])], [Query(caption, rank, [picture])]]
     asked = Queries("pets test", groups=dict(zip(WAYS, queries, strict=True)))
-    write_report(build_page(hostile(), queries=[asked]), tmp_path / "hostile.html")
+    write_report(ReportPage(hostile(), queries=[asked]), tmp_path / "hostile.html")
     with opened(browser, (tmp_path / "hostile.html").as_uri()) as shown:
         shown.draw_all()
         page = shown.page

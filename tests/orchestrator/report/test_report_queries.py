@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from orchestrator.journal.ledger import Ledger
-from orchestrator.report.page import build_page
+from orchestrator.report.page import Page
 from orchestrator.report.queries import (
     ANSWERS,
     QUERIES,
@@ -193,7 +193,7 @@ def test_the_queries_that_one_loss_finds_are_shown(ledger: Ledger, split: Split,
     assert [answer.text for answer in gained.answers] == [split.captions[0]]
     assert (lost.query.text, list(lost.ranks.values())) == (split.image_ids[1], [7, 6])
     assert (of_caption.query.text, of_caption.answers[0].text) == (split.captions[-1], split.image_ids[-1])
-    text = render_page(build_page(ledger.history, queries=[shown]))
+    text = render_page(Page(ledger.history, queries=[shown]))
     places = [
         "NT-Xent and Triplet SH do not differ significantly",
         "<summary>Numbers</summary>",

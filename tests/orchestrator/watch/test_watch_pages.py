@@ -15,7 +15,7 @@ from orchestrator.journal.directory import Place, keep_error, write_places
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold
 from orchestrator.journal.trial import TrialState
-from orchestrator.report.page import build_page
+from orchestrator.report.page import Page
 from orchestrator.report.render import render_page
 from orchestrator.watch.server import listen
 from tests.support.experiments import add_trial, begun, confirm_two_losses, make_experiment
@@ -204,7 +204,7 @@ def test_every_script_of_a_page_is_named_by_its_hash(quiet: Served) -> None:
     for path in ("/", "/e/tiny/"):
         page = quiet.ask(path)
         check_policy(page.text, page.headers["content-security-policy"])
-    html = render_page(build_page(search(12)))
+    html = render_page(Page(search(12)))
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
     check_policy(html, policy[1])
 
