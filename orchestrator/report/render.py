@@ -92,11 +92,6 @@ def options_of(figure: Figure) -> list[Json]:
     return [{"label": option.label, "panels": [vars(panel) for panel in option.panels]} for option in figure.options]
 
 
-def plain_options(figure: Figure) -> list[Json]:
-    """Return the data of a figure's charts as plain values."""
-    return list(rounded(options_of(figure)))
-
-
 def rounded(value: Any) -> Any:
     """Return plain values of a chart with as many digits as a screen shows."""
     if isinstance(value, float):

@@ -156,28 +156,22 @@ def highest_means(finished: Sequence[Trial]) -> list[float]:
 def _options_of_dataset(dataset: str, studies: Sequence[Study]) -> list[Option]:
     """Return all curves of a dataset with few trials, else the leaders'; nothing for a single study with few trials."""
     count = sum(len(study.valued) for study in studies)
-    if count == 0 or (len(studies) == 1 and count <= FEW):
+    if len(studies) == 1 and count <= FEW:
         return []
-    leading = {
-        study.name: study.leader or max(study.valued, key=lambda trial: trial.best_value or 0.0, default=None)
+    leading = [
+        (study, study.leader or max(study.valued, key=lambda trial: trial.best_value or 0.0))
         for study in studies
-    }
-    thin = [
-        _curve(trial, trial.id, draw.shade(study.place), 1.2, legendgroup=study.name, showlegend=False, opacity=0.55)
-        for study in studies
-        for trial in study.valued
-        if count <= FEW and trial is not leading[study.name]
+        if study.valued
     ]
     # The curves of the leaders come last, so that no other curve hides them.
-    bold = [
-        _curve(
-            trial, study.short_label, draw.shade(study.place), 2.5, legendgroup=study.name, dash=draw.dash(study.place)
-        )
-        for study in studies
-        if (trial := leading[study.name]) is not None
-    ]
+    thin, bold = [], []
+    for study, leader in leading:
+        color, about = draw.shade(study.place), {"legendgroup": study.name}
+        others = [trial for trial in study.valued if count <= FEW and trial is not leader]
+        thin += [_curve(trial, trial.id, color, 1.2, **about, showlegend=False, opacity=0.55) for trial in others]
+        bold.append(_curve(leader, study.short_label, color, 2.5, dash=draw.dash(study.place), **about))
     label = f"{'All trials' if count <= FEW else 'Leaders'} on {printed(dataset)}"
-    return [Option(label, [Panel("", [*thin, *bold], _epoch_axes(studies))])]
+    return [Option(label, [Panel("", [*thin, *bold], _epoch_axes(studies))])] if leading else []
 
 
 def _options_of_study(study: Study) -> Iterator[Option]:

@@ -6,13 +6,11 @@ coordinates are ordinary traces, because Plotly's own need WebGL, and its bundle
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from orchestrator.journal.trial import Trial
 from orchestrator.report import figures as draw
 from orchestrator.report.figures import ABOUT, MANY, Figure, Option, Panel
 from orchestrator.report.studies import Study, best_studies
@@ -35,7 +33,7 @@ TICK = {"showarrow": False, "xanchor": "left", "xshift": 2, "borderpad": 1, "bgc
 
 def space_figures(studies: Sequence[Study], bands: Mapping[str, Band]) -> list[Figure]:
     """Return the figures of the search space, with one option for each study; its surface is in ``bands``."""
-    all_spaces = [searched(study, bands.get(study.name)) for study in best_studies(studies)]
+    all_spaces = [Searched(study, bands.get(study.name)) for study in best_studies(studies)]
     spaces = [space for space in all_spaces if space.parameters]
     return [
         Figure(
@@ -71,29 +69,32 @@ def space_figures(studies: Sequence[Study], bands: Mapping[str, Band]) -> list[F
     ]
 
 
-@dataclass(frozen=True)
 class Searched:
-    """The trials of a study that have a value, with the parameters in which they differ: name -> value in each trial.
+    """The trials of a study that have a value, with the parameters in which they differ.
 
-    The axes of the parameters in ``logs`` are logarithmic. The band is the surface, where there are enough trials.
+    Attributes:
+        values: The maximised metric of each trial.
+        parameters: Name -> value in each trial.
+        names: Name of a parameter -> its name for people.
+        logs: Names of the parameters whose axes are logarithmic.
+        band: The surface, where there are enough trials.
     """
 
-    study: Study
-    trials: Sequence[Trial]
-    values: Sequence[float]
-    parameters: Mapping[str, Sequence[Any]]
-    logs: frozenset[str]
-    band: Band | None = None
+    def __init__(self, study: Study, band: Band | None = None) -> None:
+        self.study, self.band, self.trials = study, band, study.valued
+        self.values = [trial.best_value or 0.0 for trial in self.trials]
+        # In conditional search spaces a trial may lack a parameter; only parameters that every trial has can be drawn.
+        first = self.trials[0].params if self.trials else {}
+        shared = [name for name in first if all(name in trial.params for trial in self.trials)]
+        columns = {name: [trial.params[name] for trial in self.trials] for name in shared}
+        self.parameters = {name: column for name, column in columns.items() if len(set(map(str, column))) > 1}
+        self.names = parameter_names(self.parameters)
+        self.logs = {name for name, column in self.parameters.items() if _is_log(study.logs, name, column)}
 
     @property
     def metric(self) -> str:
         """The metric that the search maximised."""
         return self.trials[0].metric
-
-    @property
-    def names(self) -> dict[str, str]:
-        """Name -> name for people of each parameter."""
-        return parameter_names(self.parameters)
 
     @property
     def numbers(self) -> list[str]:
@@ -144,19 +145,6 @@ def _round_values(low: float, high: float) -> list[float]:
     size = 10.0 ** np.floor(np.log10((high - low) / 6))
     step = next(size * factor for factor in (1, 2, 5, 10) if (high - low) / (size * factor) <= 6)
     return [float(f"{place * step:.6g}") for place in range(int(np.ceil(low / step)), int(np.floor(high / step)) + 1)]
-
-
-def searched(study: Study, band: Band | None = None) -> Searched:
-    """Return the searched parameters of a study, with its surface."""
-    # In conditional search spaces a trial may lack a parameter; only parameters that every trial has can be drawn.
-    names = [name for trial in study.valued[:1] for name in trial.params]
-    names = [name for name in names if all(name in trial.params for trial in study.valued)]
-    trials = study.valued
-    values = [trial.best_value or 0.0 for trial in trials]
-    columns = {name: [trial.params[name] for trial in trials] for name in names}
-    columns = {name: column for name, column in columns.items() if len({str(value) for value in column}) > 1}
-    logs = frozenset(name for name, column in columns.items() if _is_log(study.logs, name, column))
-    return Searched(study, trials, values, columns, logs, band)
 
 
 def is_word(values: Sequence[Any]) -> bool:
