@@ -18,7 +18,6 @@ References:
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from inspect import signature
 from typing import Any
 
@@ -142,12 +141,12 @@ def _weight_panels(studies: Sequence[Study], ranked: Sequence[str]) -> list[Pane
         traces[of].append(_weight_line(triplet, _TRIPLET_STYLE, np.ones_like(POINTS), 1.0))
     caption = "; ".join(f"{name}: {setting}" for name, setting in zip(names, settings, strict=True))
     vertical = draw.axis("weight / peak", zeroline=True)
-    panels = [
-        Panel("", traces[of], {"xaxis": draw.axis(title, range=[-1, 1]), "yaxis": vertical})
-        for of, title in _AXES.items()
+    # The triplet is on the first axis, which is always drawn.
+    return [
+        Panel(words, traces[of], {"xaxis": draw.axis(title, range=[-1, 1]), "yaxis": vertical})
+        for words, (of, title) in zip((caption, "", ""), _AXES.items(), strict=True)
         if of in traces
     ]
-    return [replace(panels[0], caption=caption), *panels[1:]]
 
 
 def _leaders(ranked: Sequence[tuple[Study, Trial]]) -> list[tuple[Study, Trial]]:
@@ -173,7 +172,7 @@ def _cocos_panel(counted: Sequence[tuple[Study, Counted]], key: str, words: str)
     for study, pairs in counted:
         having = [(trial, metrics) for trial, metrics in pairs if key in metrics]
         if having:
-            trials, heights = [trial for trial, _ in having], [metrics[trial.metric] for trial, metrics in having]
+            trials, heights = [trial for trial, _ in having], [metrics[study.metric] for _, metrics in having]
             marker = {"symbol": draw.hollow(study, trials), "opacity": 0.75}
             dots = draw.dots(study, trials, [metrics[key] for _, metrics in having], heights, **marker)
             traces.append({**dots, "hovertemplate": f"{ABOUT}<br>{COUNTED}<extra></extra>"})
@@ -185,7 +184,7 @@ def _cocos_panel(counted: Sequence[tuple[Study, Counted]], key: str, words: str)
         return Panel(_caption(words, same), [], {})
     rho = rank_correlation(counts, [height for trace in traces for height in trace["y"]])
     known = "" if rho is None else f"ρ = {number_text(rho, signed=True, decimals=2)}, {len(counts):,} trials"
-    title, metric = metric_words(_without_direction(key)), metric_words(trials[0].metric)
+    title, metric = metric_words(_without_direction(key)), metric_words(counted[0][0].metric)
     return Panel(_caption(words, known), traces, {"xaxis": draw.axis_of(title, counts), "yaxis": draw.axis(metric)})
 
 

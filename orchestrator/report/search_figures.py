@@ -109,9 +109,9 @@ def front_figure(fronts: Mapping[str, Sequence[Point]], goals: Sequence[Goal], s
 def _over_trials(studies: Sequence[Study]) -> Panel:
     values = [trial.best_value for study in studies for trial in study.valued if trial.best_value is not None]
     floor = min(values) - 0.05 * (max(values) - min(values) or 1) if values else 0.0
-    last = max((trial.number for study in studies for trial in study.trials), default=0)
+    last = max(trial.number for study in studies for trial in study.trials)
     traces = [trace for study in studies for trace in _trial_traces(study, floor)]
-    return Panel("", traces, {"xaxis": draw.whole("trial", last), "yaxis": draw.axis(_metric(studies))})
+    return Panel("", traces, {"xaxis": draw.whole("trial", last), "yaxis": _metric_axis(studies)})
 
 
 def _trial_traces(study: Study, floor: float) -> list[Json]:
@@ -177,7 +177,7 @@ def _options_of_dataset(dataset: str, studies: Sequence[Study]) -> list[Option]:
 def _options_of_study(study: Study) -> Iterator[Option]:
     """Yield the curves of the metric of a study, and of each hyper-parameter that was trained with the model."""
     ranked = sorted(study.valued, key=lambda trial: -(trial.best_value or 0.0))
-    yield Option(study.label, [_curves(study, ranked, ranked[0].metric, draw.axis(_metric([study])))])
+    yield Option(study.label, [_curves(study, ranked, study.metric, _metric_axis([study]))])
     # All epochs of a trial have equal names, so only one epoch is read: reading all of a long journal takes long.
     epochs = [trial.epochs[trial.last_epoch] for trial in ranked]
     learned = dict.fromkeys(name for metrics in epochs for name in metrics if name.startswith(LEARNED))
@@ -228,12 +228,12 @@ def _bands(trials: Sequence[Trial], metric: str) -> list[Json]:
 
 
 def _epoch_axes(studies: Sequence[Study]) -> Json:
-    last = max((trial.last_epoch for study in studies for trial in study.trials), default=0)
-    return {"xaxis": draw.whole("epoch", last), "yaxis": draw.axis(_metric(studies))}
+    last = max(trial.last_epoch for study in studies for trial in study.trials)
+    return {"xaxis": draw.whole("epoch", last), "yaxis": _metric_axis(studies)}
 
 
-def _metric(studies: Sequence[Study]) -> str:
-    return metric_words(next((trial.metric for study in studies for trial in study.trials), "val/rsum"))
+def _metric_axis(studies: Sequence[Study]) -> Json:
+    return draw.axis(metric_words(studies[0].metric))
 
 
 def _rank_agreement(study: Study) -> list[Json]:

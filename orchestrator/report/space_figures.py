@@ -92,11 +92,6 @@ class Searched:
         self.logs = {name for name, column in self.parameters.items() if _is_log(study.logs, name, column)}
 
     @property
-    def metric(self) -> str:
-        """The metric that the search maximised."""
-        return self.trials[0].metric
-
-    @property
     def numbers(self) -> list[str]:
         """Names of the parameters that are numbers, those with the largest effect first, where effects are known."""
         names = [name for name, values in self.parameters.items() if not is_word(values)]
@@ -171,7 +166,7 @@ def parallel(space: Searched) -> Panel:
     # One trace for each colour: thousands of traces, one a trial, would take seconds to draw.
     places = np.minimum((shares * len(draw.SCALE)).astype(int), len(draw.SCALE) - 1)
     traces = [_bundle(space, heights, np.flatnonzero(places == place), place) for place in np.unique(places)]
-    names = [*map(draw.plain, space.names.values()), draw.plain(metric_words(space.metric))]
+    names = [*map(draw.plain, space.names.values()), draw.plain(metric_words(space.study.metric))]
     ends = [-0.1, len(names) - 0.55]
     layout = {
         "xaxis": {"tickvals": list(range(len(names))), "ticktext": names, "range": ends, "gridcolor": "--strong"},
@@ -204,7 +199,7 @@ def _slice(space: Searched, name: str) -> Panel:
     marker = {"symbol": draw.hollow(space.study, space.trials), "color": space.values, "coloraxis": "coloraxis"}
     layout = {
         "xaxis": space.axis(name),
-        "yaxis": draw.axis(metric_words(space.metric)),
+        "yaxis": draw.axis(metric_words(space.study.metric)),
         "showlegend": False,
         # The metric is the title of the vertical axis already.
         **draw.colour_scale("", space.values),
@@ -247,7 +242,7 @@ def _contour(space: Searched, first: str, second: str) -> Panel:
     marker = {"symbol": "circle", "color": space.values, "coloraxis": "coloraxis", "line": rim}
     traces.append(draw.dots(space.study, space.trials, space.parameters[first], space.parameters[second], **marker))
     axes = {"xaxis": space.axis(first), "yaxis": space.axis(second), "showlegend": False}
-    return Panel("", traces, {**axes, **draw.colour_scale(space.metric, space.values)})
+    return Panel("", traces, {**axes, **draw.colour_scale(space.study.metric, space.values)})
 
 
 def _field(band: Band, first: str, second: str) -> list[Json]:
