@@ -10,7 +10,6 @@ from urllib.parse import quote
 from orchestrator.journal.directory import checkpoint_root, read_history, read_runs
 from orchestrator.journal.history import History
 from orchestrator.journal.lock import find_holder
-from orchestrator.journal.trial import Trial
 from orchestrator.report.page import Page
 from orchestrator.report.queries import Queries, ask_model, compared_queries
 from orchestrator.report.render import write_report
@@ -21,10 +20,12 @@ from orchestrator.results.tables import differing_data
 from orchestrator.results.winner import find_champions
 from orchestrator.text.wording import printed
 from orchestrator.views.html import Section, write_sections
+from trainables.checkpoint import resolve_checkpoint
+from trainables.config import TrialConfig
 from trainables.errors import CheckpointError, ConfigError, DataError, reason_of
 
 if TYPE_CHECKING:
-    from trainables.data.dataset import Split
+    from trainables.data.dataset import Dataset, Split
     from trainables.data.source import Source
 
 NAME = "report.html"
@@ -92,38 +93,36 @@ def _queries(history: History, directory: Path, data_root: Path | None, device: 
     """Yield the comparison of the winner of each confirmed dataset with another loss, then the winners' answers."""
     names = trial_names(studies_of(history))
     for verdict in verdicts_of(history).values():
-        data = "" if data_root is None or verdict.winner is None else _test_split(history, verdict, data_root)
-        if compared := compared_queries(history, verdict, names, data):
+        asked = "" if data_root is None or verdict.winner is None else _test_split(history, verdict, data_root)
+        if compared := compared_queries(history, verdict, names, asked):
             yield compared
     if data_root is None:
         return
     for dataset, trial in find_champions(history).items():
         # The selection never used the test split, and a page must not open the test split either.
         split = "test" if trial.id in history.tests_opened.get(dataset, []) else "val"
+        title = f"{printed(dataset)}: queries to {names[trial.candidate or trial.id]} on {split}"
         try:
-            queries = _ask(trial, split, checkpoint_root(directory, trial), data_root, device)
+            data, source = _opened(trial.config, data_root)
+            checkpoint = resolve_checkpoint(checkpoint_root(directory, trial))
+            yield ask_model(checkpoint, data, source, split, title, device=device)
         except (DataError, CheckpointError) as error:
-            queries = Queries(note=f"The winner could not be asked. {reason_of(error)}")
-        name = names[trial.candidate or trial.id]
-        yield replace(queries, title=f"{printed(dataset)}: queries to {name} on {split}")
+            yield Queries(title, f"The winner could not be asked. {reason_of(error)}")
 
 
 def _test_split(history: History, verdict: DatasetVerdict, data_root: Path) -> "tuple[Split, Source] | str":
     """Return the test split of a dataset with the source of its image files, or why they are missing."""
-    from trainables.data.dataset import open_dataset
-    from trainables.data.source import find_source
-
     config = next(trial.config for trial in history.trials.values() if trial.config.dataset == verdict.dataset)
     try:
-        return open_dataset(config, data_root).splits["test"], find_source(config.dataset, data_root)
+        data, source = _opened(config, data_root)
     except DataError as error:
         return f"Pictures and captions are missing: {reason_of(error)}"
+    return data.splits["test"], source
 
 
-def _ask(trial: Trial, split: str, checkpoints: Path, data_root: Path, device: str) -> Queries:
-    from trainables.checkpoint import resolve_checkpoint
+def _opened(config: TrialConfig, data_root: Path) -> "tuple[Dataset, Source]":
+    """Return the dataset of a trial, and the source of its image files."""
     from trainables.data.dataset import open_dataset
     from trainables.data.source import find_source
 
-    data, source = open_dataset(trial.config, data_root), find_source(trial.config.dataset, data_root)
-    return ask_model(resolve_checkpoint(checkpoints), data, source, split, device=device)
+    return open_dataset(config, data_root), find_source(config.dataset, data_root)
