@@ -17,7 +17,7 @@ from orchestrator.journal.lock import hold
 from orchestrator.journal.trial import TrialState
 from orchestrator.report.page import Page
 from orchestrator.report.render import render_page
-from orchestrator.watch.server import listen
+from orchestrator.watch.server import Listening
 from tests.support.experiments import add_trial, begun, confirm_two_losses, make_experiment
 from tests.support.histories import search
 from tests.support.live_pages import Served, served
@@ -268,7 +268,7 @@ def test_a_token_is_asked_for_once_and_kept_in_a_cookie(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("token", ["d2l0aCBhIHBsdXM+/w==", "with#hash&and%41sign", "ключ-из-многих-букв"])
 def test_the_printed_address_and_the_cookie_hold_any_token(tmp_path: Path, token: str) -> None:
-    listening = listen("127.0.0.1", 0, token)
+    listening = Listening("127.0.0.1", 0, token)
     with listening.socket, served(tmp_path, token=token) as server:
         welcome = server.ask(f"/?{urlsplit(listening.address()).query}")
         assert welcome.status == 303
