@@ -181,15 +181,12 @@ def _cocos_panel(counted: Sequence[tuple[Study, Counted]], key: str, words: str)
     counts = [count for trace in traces for count in trace["x"]]
     if len(set(counts)) == 1 < len(counts):
         same = f"all {len(counts):,} trials have the same count, {value_text(counts[0])}"
-        return Panel(_caption(words, same), [], {})
+        return Panel(" · ".join(filter(None, (words, same))), [], {})
     rho = rank_correlation(counts, [height for trace in traces for height in trace["y"]])
     known = "" if rho is None else f"ρ = {number_text(rho, signed=True, decimals=2)}, {len(counts):,} trials"
-    title, metric = metric_words(_without_direction(key)), metric_words(counted[0][0].metric)
-    return Panel(_caption(words, known), traces, {"xaxis": draw.axis_of(title, counts), "yaxis": draw.axis(metric)})
-
-
-def _caption(*parts: str) -> str:
-    return " · ".join(part for part in parts if part)
+    horizontal = draw.axis_of(metric_words(_without_direction(key)), counts)
+    axes = {"xaxis": horizontal, "yaxis": draw.axis(metric_words(counted[0][0].metric))}
+    return Panel(" · ".join(filter(None, (words, known))), traces, axes)
 
 
 def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float | None:

@@ -37,8 +37,14 @@ def over_trials(studies: Sequence[Study]) -> Figure:
         "trials that were trained to the end. Crosses on the floor diverged or failed. A click on a dot finds it in "
         "the leaderboard."
     )
-    panels = {dataset: _over_trials(group) for dataset, group in by_dataset(studies).items()}
-    options = [Option(printed(dataset), [panel]) for dataset, panel in panels.items() if panel.data]
+    options = []
+    for dataset, group in by_dataset(studies).items():
+        values = [trial.best_value for study in group for trial in study.valued if trial.best_value is not None]
+        floor = min(values) - 0.05 * (max(values) - min(values) or 1) if values else 0.0
+        if traces := [trace for study in group for trace in _trial_traces(study, floor)]:
+            last = max(trial.number for study in group for trial in study.trials)
+            axes = {"xaxis": draw.whole("trial", last), "yaxis": _metric_axis(group)}
+            options.append(Option(printed(dataset), [Panel("", traces, axes)]))
     return Figure("trials", "The search, trial by trial", note, options)
 
 
@@ -106,14 +112,6 @@ def front_figure(fronts: Mapping[str, Sequence[Point]], goals: Sequence[Goal], s
     return Figure("front", "Pareto front", note, options)
 
 
-def _over_trials(studies: Sequence[Study]) -> Panel:
-    values = [trial.best_value for study in studies for trial in study.valued if trial.best_value is not None]
-    floor = min(values) - 0.05 * (max(values) - min(values) or 1) if values else 0.0
-    last = max(trial.number for study in studies for trial in study.trials)
-    traces = [trace for study in studies for trace in _trial_traces(study, floor)]
-    return Panel("", traces, {"xaxis": draw.whole("trial", last), "yaxis": _metric_axis(studies)})
-
-
 def _trial_traces(study: Study, floor: float) -> list[Json]:
     finished = [trial for trial in study.valued if trial.state is TrialState.FINISHED]
     others = [trial for trial in study.valued if trial.state is not TrialState.FINISHED]
@@ -130,10 +128,7 @@ def _trial_traces(study: Study, floor: float) -> list[Json]:
         numbers, best = [trial.number for trial in finished], highest_means(finished)
         # The line goes on to the newest trial, because no better value has come since.
         numbers, best = [*numbers, max(trial.number for trial in study.trials)], [*best, best[-1]]
-        about: Json = {"legendgroup": study.name, "showlegend": False, "hoverinfo": "skip"}
-        traces.append(
-            draw.line(numbers, best, color=draw.shade(study.place), shape="hv", dash=draw.dash(study.place), **about)
-        )
+        traces.append(draw.line(numbers, best, **draw.style(study), shape="hv", showlegend=False, hoverinfo="skip"))
     return traces
 
 
@@ -166,10 +161,10 @@ def _options_of_dataset(dataset: str, studies: Sequence[Study]) -> list[Option]:
     # The curves of the leaders come last, so that no other curve hides them.
     thin, bold = [], []
     for study, leader in leading:
-        color, about = draw.shade(study.place), {"legendgroup": study.name}
+        bold.append(_curve(leader, study.short_label, width=2.5, **draw.style(study)))
+        faint: Json = {"legendgroup": study.name, "showlegend": False, "opacity": 0.55}
         others = [trial for trial in study.valued if count <= FEW and trial is not leader]
-        thin += [_curve(trial, trial.id, color, 1.2, **about, showlegend=False, opacity=0.55) for trial in others]
-        bold.append(_curve(leader, study.short_label, color, 2.5, dash=draw.dash(study.place), **about))
+        thin += [_curve(trial, trial.id, draw.shade(study.place), 1.2, **faint) for trial in others]
     label = f"{'All trials' if count <= FEW else 'Leaders'} on {printed(dataset)}"
     return [Option(label, [Panel("", [*thin, *bold], _epoch_axes(studies))])] if leading else []
 
@@ -241,14 +236,8 @@ def _rank_agreement(study: Study) -> list[Json]:
     if not taus:
         return []
     hover = f"{settings} settings<br>epoch %{{x}}: τ %{{y:.2f}}<extra></extra>"
-    about: Json = {
-        "name": draw.plain(study.short_label),
-        "legendgroup": study.name,
-        "dash": draw.dash(study.place),
-        "mode": "lines+markers",
-        "hovertemplate": hover,
-    }
-    return [draw.line(list(taus), [round(tau, 3) for tau in taus.values()], color=draw.shade(study.place), **about)]
+    about: Json = {"name": draw.plain(study.short_label), **draw.style(study), "hovertemplate": hover}
+    return [draw.line(list(taus), [round(tau, 3) for tau in taus.values()], mode="lines+markers", **about)]
 
 
 def _budget(dataset: str, budget: Json, unit: str, studies: Sequence[Study]) -> Panel:
