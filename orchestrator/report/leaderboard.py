@@ -1,7 +1,7 @@
 """The table of all trials: plain rows, which the page sorts and filters."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,17 +92,16 @@ def leaderboard(studies: Sequence[Study]) -> list[TrialRow]:
     return sorted(rows, key=lambda row: (row.sort["value"] is None, -(row.sort["value"] or 0.0), row.sort["trial"]))
 
 
-def naming(columns: Sequence[TrialColumn]) -> list[TrialColumn]:
-    """Return the columns that a chart shows of a trial under the pointer: its parameters and its value."""
-    return [*(column for column in columns if column.key.startswith(PARAMETER)), columns[1]]
-
-
-def about(row: TrialRow, named: Sequence[TrialColumn]) -> str:
-    """Return what a chart shows of a trial under the pointer: its name, its state, and ``naming``, a line each."""
-    facts = [(column.heading, row.shown.get(column.key, "")) for column in named]
-    lines = [f"{heading}: {text}" for heading, text in facts if text]
-    name = plain(row.shown["trial"]) + ("" if row.state == "finished" else f" ({plain(row.shown['state'])})")
-    return "<br>".join([f"<b>{name}</b>", *map(plain, lines)])
+def texts_on_charts(columns: Sequence[TrialColumn], rows: Iterable[TrialRow]) -> dict[str, str]:
+    """Return what a chart shows of each trial under the pointer: name, state, parameters and value, a line each."""
+    named = [*(column for column in columns if column.key.startswith(PARAMETER)), columns[1]]
+    texts = {}
+    for row in rows:
+        facts = [(column.heading, row.shown.get(column.key, "")) for column in named]
+        name = plain(row.shown["trial"]) + ("" if row.state == "finished" else f" ({plain(row.shown['state'])})")
+        lines = [plain(f"{heading}: {text}") for heading, text in facts if text]
+        texts[row.id] = "<br>".join([f"<b>{name}</b>", *lines])
+    return texts
 
 
 def _row(study: Study, trial: Trial) -> TrialRow:

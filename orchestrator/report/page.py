@@ -4,11 +4,10 @@ This module does not draw, read files or write HTML.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from pathlib import PurePath
-from typing import Any
 
 import msgspec
 
@@ -25,7 +24,7 @@ from orchestrator.report.space_figures import space_figures
 from orchestrator.report.studies import Study, studies_of
 from orchestrator.results.answer import Answer
 from orchestrator.results.answers import Summary, measure_of
-from orchestrator.text.values import count_text, duration_text
+from orchestrator.text.values import count_text, duration_text, flat
 from orchestrator.text.wording import number_text, printed
 from orchestrator.views.html import Fact
 
@@ -84,7 +83,8 @@ class Page:
         # In ASCII, all characters that could not be seen are escaped.
         self.experiment = yaml_text(values, width=100)
         self.digests = dict(history.data)
-        self.versions = _versions(history.environment)
+        known = {key.split(".")[-1]: value for key, value in flat(history.environment).items() if value is not None}
+        self.versions = {name.replace("_", " "): str(value) for name, value in known.items()}
         self.runs = runs
 
     @cached_property
@@ -160,15 +160,4 @@ def _cost(trials: Sequence[Trial], gpus: float | None) -> list[Fact]:
     retries = sum(trial.retries for trial in trials)
     if retries:
         facts.append(("Retries", f"{retries:,}", "after an error; their lost epochs are not in the trial time"))
-    return facts
-
-
-def _versions(environment: Mapping[str, Any]) -> dict[str, str]:
-    """Return the recorded packages, revision and machine as a flat mapping."""
-    facts: dict[str, str] = {}
-    for name, value in environment.items():
-        if isinstance(value, Mapping):
-            facts |= _versions(value)
-        elif value is not None:
-            facts[name.replace("_", " ")] = str(value)
     return facts

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.journal.history import History
 from orchestrator.report.figures import ABOUT, Figure, Panel, plain
-from orchestrator.report.leaderboard import about, naming
+from orchestrator.report.leaderboard import texts_on_charts
 from orchestrator.report.page import Page
 from orchestrator.results.answer import Json
 from orchestrator.views.html import stylesheet
@@ -26,8 +26,7 @@ def plotly_figures(history: History) -> dict[str, "PlotlyFigure"]:
     colon, such as ``curves: nt_xent``.
     """
     page = Page(history)
-    named = naming(page.columns)
-    trials = {row.id: about(row, named) for row in page.rows}
+    trials = texts_on_charts(page.columns, page.rows)
     return {
         name: _figure(f"{figure.title}: {panel.caption}" if panel.caption else figure.title, panel, figure, trials)
         for figure in page.figures.values()

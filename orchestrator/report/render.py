@@ -1,7 +1,7 @@
 """The page about an experiment as one HTML file, with its data, its scripts and Plotly."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ import msgspec
 from markupsafe import Markup
 
 from orchestrator.report.figures import Figure
-from orchestrator.report.leaderboard import TrialColumn, TrialRow, about, naming
+from orchestrator.report.leaderboard import TrialColumn, TrialRow, texts_on_charts
 from orchestrator.report.page import Page
 from orchestrator.results.answer import Json
 from orchestrator.text.values import visible_values
@@ -136,14 +136,14 @@ def packed(value: Any) -> tuple[Any, list[Any]]:
     return pack(value), lists
 
 
-def plain_rows(columns: Sequence[TrialColumn], rows: Iterable[TrialRow]) -> list[dict[str, Any]]:
+def plain_rows(columns: Sequence[TrialColumn], rows: Sequence[TrialRow]) -> list[dict[str, Any]]:
     """Return rows of the leaderboard for the page's script, without the keys of the columns, to save space."""
-    keys, named = [column.key for column in columns], naming(columns)
+    keys, abouts = [column.key for column in columns], texts_on_charts(columns, rows)
     return [
         {
             "sort": rounded([row.sort.get(key) for key in keys]),
             "shown": [row.shown.get(key, "") for key in keys],
-            "about": about(row, named),
+            "about": abouts[row.id],
             **{name: getattr(row, name) for name in ("id", "state", "study", "details")},
         }
         for row in rows

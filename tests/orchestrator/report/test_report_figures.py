@@ -20,7 +20,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.report.experiment_report import report_experiments
 from orchestrator.report.figures import ABOUT, Figure, colour_range
-from orchestrator.report.leaderboard import about, naming
+from orchestrator.report.leaderboard import texts_on_charts
 from orchestrator.report.loss_figures import rank_correlation
 from orchestrator.report.page import Page
 from orchestrator.report.search_figures import FEW, highest_means
@@ -129,7 +129,7 @@ def traces(figure: Figure) -> list[Json]:
 @pytest.mark.parametrize("key", ["trials", "curves", "parallel", "slices", "contours", "cocos"])
 def test_a_trial_under_the_pointer_shows_its_loss_its_parameters_and_its_value(key: str) -> None:
     page = Page(search(60))
-    shown = {row.id: about(row, naming(page.columns)) for row in page.rows}
+    shown = texts_on_charts(page.columns, page.rows)
     drawn = [trace for trace in traces(page.figures[key]) if ABOUT in trace.get("hovertemplate", "")]
     names = {name for trace in drawn for name in trace["text"]}
     assert len(names) >= 15 and names <= set(shown)
@@ -139,7 +139,7 @@ def test_a_trial_under_the_pointer_shows_its_loss_its_parameters_and_its_value(k
     assert lines[1:] == [*(f"e{power}: {row.shown[f'parameter e{power}']}" for power in range(4)), lines[-1]]
     assert lines[-1] == f"val rsum: {row.shown['value']}"
     marked = replace(row, shown={**row.shown, "trial": "<i>one</i>", "value": "<i>two</i>"})
-    assert "<i>" not in about(marked, naming(page.columns))
+    assert "<i>" not in texts_on_charts(page.columns, [marked])[row.id]
 
 
 @pytest.mark.parametrize("key", ["slices", "contours"])
