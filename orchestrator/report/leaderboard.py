@@ -56,7 +56,22 @@ class TrialRow:
     details: list[tuple[str, str]]
 
 
-def columns(metric: str, further: Sequence[str], rows: Sequence[TrialRow]) -> list[TrialColumn]:
+def leaderboard(
+    studies: Sequence[Study], metric: str, further: Sequence[str]
+) -> tuple[list[TrialColumn], list[TrialRow]]:
+    """Return the columns of all trials, and their rows, the best value first, trials without a value last.
+
+    Replicates of one setting share one row, with the mean of the replicates that finished. ``further`` are the further
+    objectives beside the maximised metric.
+    """
+    rows = [_row(study, trial) for study in studies for trial in study.trials if trial.candidate is None]
+    # In the order of the trials, a new leader moves no column; a live page whose columns move is loaded anew.
+    columns = _columns(metric, further, rows)
+    rows.sort(key=lambda row: (row.sort["value"] is None, -(row.sort["value"] or 0.0), row.sort["trial"]))
+    return columns, rows
+
+
+def _columns(metric: str, further: Sequence[str], rows: Sequence[TrialRow]) -> list[TrialColumn]:
     """Return the columns of some rows: the maximised metric, searched parameters, further objectives and metrics."""
     counts = Counter(key for row in rows for key in row.shown)
     parameters = [key for key in counts if key.startswith(PARAMETER)]
@@ -81,15 +96,6 @@ def columns(metric: str, further: Sequence[str], rows: Sequence[TrialRow]) -> li
         TrialColumn("epochs_to_95", "Epochs to 95 %", numeric=True, minor=True, off=True),
         *(TrialColumn(key, metric_words(key), numeric=True, minor=True, off=True) for key in metrics),
     ]
-
-
-def leaderboard(studies: Sequence[Study]) -> list[TrialRow]:
-    """Return all trials, the best value first, trials without a value last.
-
-    Replicates of one setting share one row, with the mean of the replicates that finished.
-    """
-    rows = [_row(study, trial) for study in studies for trial in study.trials if trial.candidate is None]
-    return sorted(rows, key=lambda row: (row.sort["value"] is None, -(row.sort["value"] or 0.0), row.sort["trial"]))
 
 
 def texts_on_charts(columns: Sequence[TrialColumn], rows: Iterable[TrialRow]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from orchestrator.journal.directory import TrackedRuns
 from orchestrator.journal.history import STANDINGS, History
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.report.figures import Figure
-from orchestrator.report.leaderboard import columns, leaderboard
+from orchestrator.report.leaderboard import leaderboard
 from orchestrator.report.loss_figures import cocos_figure, weight_figure
 from orchestrator.report.queries import Queries
 from orchestrator.report.search_figures import budget_figure, early_figure, front_figure, learning_curves, over_trials
@@ -73,8 +73,7 @@ class Page:
         needed = Counter(answer.figure for group in self.answers.values() for answer in group if answer.figure)
         # A figure of several datasets is drawn once, and several answers lead to it.
         self.drawn_beside = [key for key, times in needed.items() if times == 1]
-        self.rows = leaderboard(studies)
-        self.columns = columns(metric, further, self.rows)
+        self.columns, self.rows = leaderboard(studies, metric, further)
         self.makers = _figure_makers(summary, studies)
         self.queries = queries
         self.cost = _cost(trials, experiment.gpus)

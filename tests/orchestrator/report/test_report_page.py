@@ -182,6 +182,18 @@ def test_leaderboard_puts_the_best_first_and_trials_without_a_value_last() -> No
     assert ("ended by", "out of memory") in rows[2].details
 
 
+def test_no_column_moves_when_another_loss_takes_the_lead() -> None:
+    author = Author(experiment(losses=("nt_xent", "triplet_sh")))
+    orders = []
+    for number, (loss, name, value) in enumerate(
+        [("nt_xent", "temperature", 50.0), ("triplet_sh", "margin", 40.0), ("triplet_sh", "margin", 60.0)]
+    ):
+        trial = author.create(loss, number, {name: 0.1})
+        author.epoch(trial, 1, {"val/rsum": value, f"loss/{name}": 0.1}, "finished")
+        orders.append([column.key for column in Page(author.history).columns])
+    assert orders[1] == orders[2]
+
+
 def test_each_searched_parameter_has_a_column_and_further_metrics_are_switched_on() -> None:
     page = Page(search(12))
     shown = {column.heading: column for column in page.columns if not column.off}
