@@ -1,7 +1,7 @@
 """Reads experiments' directories, and writes their reports there."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,17 +12,18 @@ from orchestrator.journal.history import History
 from orchestrator.journal.lock import find_holder
 from orchestrator.report.page import Page
 from orchestrator.report.queries import Queries, ask_model, compared_queries
-from orchestrator.report.render import write_report
+from orchestrator.report.render import render_page
 from orchestrator.report.studies import studies_of, trial_names
 from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.confirmation import verdicts_of
 from orchestrator.results.tables import differing_data
 from orchestrator.results.winner import find_champions
 from orchestrator.text.wording import printed
-from orchestrator.views.html import Section, write_sections
+from orchestrator.views.html import Section, sections_page
 from trainables.checkpoint import resolve_checkpoint
 from trainables.config import TrialConfig
 from trainables.errors import CheckpointError, ConfigError, DataError, reason_of
+from trainables.files import write_whole
 
 if TYPE_CHECKING:
     from trainables.data.dataset import Dataset, Split
@@ -57,7 +58,7 @@ def report_experiments(
     pages, path = [page for _, page in made], output / NAME
     sections = [_section(own, page, output.resolve()) for own, page in made]
     title, notes = ", ".join(page.name for page in pages), differing_data([page.digests for page in pages])
-    _write(lambda: write_sections(title, "Experiments side by side", sections, path, notes=notes), path)
+    _write(path, sections_page(title, "Experiments side by side", sections, notes=notes))
     return [*paths, path]
 
 
@@ -70,7 +71,7 @@ def _report(directory: Path, data_root: Path | None, device: str) -> tuple[Path,
         unended="killed" if find_holder(directory) is None else "running",
         runs=read_runs(directory),
     )
-    _write(lambda: write_report(page, path), path)
+    _write(path, render_page(page))
     return path, page
 
 
@@ -82,9 +83,9 @@ def _section(path: Path, page: Page, root: Path) -> Section:
     return page.name, quote(os.path.relpath(path.resolve(), root)), state, named
 
 
-def _write(write: Callable[[], None], path: Path) -> None:
+def _write(path: Path, page: str) -> None:
     try:
-        write()
+        write_whole(path, page)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
 

@@ -15,7 +15,6 @@ from orchestrator.report.page import Page
 from orchestrator.results.answer import Json
 from orchestrator.text.values import visible_values
 from orchestrator.views.html import asset, filled, policy, theme
-from trainables.files import write_whole
 
 ROUND = "%.6g"
 """Format of a coordinate, with six significant digits: the error is below a pixel on the widest screen."""
@@ -44,11 +43,6 @@ PLOTLY = Path(__file__).parent / "vendor" / "plotly-cartesian.min.js"
 
 UPLOAD = "https://cloud.plotly.com/newchart"
 """Plotly's preset of ``plotlyServerURL``. No setting of its bundler leaves out the code of the upload."""
-
-
-def write_report(page: Page, path: Path) -> None:
-    """Write the page whole, or not at all."""
-    write_whole(path, render_page(page))
 
 
 def render_page(page: Page) -> str:

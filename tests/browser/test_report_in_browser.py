@@ -11,9 +11,9 @@ from orchestrator.journal.directory import TrackedRuns
 from orchestrator.journal.history import History
 from orchestrator.report.page import Page as ReportPage
 from orchestrator.report.queries import WAYS, Item, Queries, Query
-from orchestrator.report.render import write_report
+from orchestrator.report.render import render_page
 from orchestrator.results.answer import Answer, Column, Quantity, Table
-from orchestrator.views.html import write_sections
+from orchestrator.views.html import sections_page
 from tests.browser.opened_page import CHART_BUTTONS, DESKTOP, PHONE, SIZES, opened
 from tests.support.histories import Author, search
 
@@ -33,7 +33,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     def write(trials: int) -> Path:
         path = folder / f"{trials}.html"
         if not path.exists():
-            write_report(ReportPage(search(trials)), path)
+            path.write_text(render_page(ReportPage(search(trials))), encoding="utf-8")
         return path
 
     return write
@@ -108,7 +108,7 @@ def test_intervals_of_a_table_lie_below_each_other_and_below_their_ticks(browser
         tuple((f"loss {n}", Quantity(100.0 * n, 1.0, 90.0 * n, 110.0 * n), setting * n, None) for n in (1, 2, 3)),
     )
     answers = [Answer("loss", "", "Which loss?", "A.", "tie", table=table)]
-    write_sections("t", "e", [("", "", "", answers)], tmp_path / "a.html")
+    (tmp_path / "a.html").write_text(sections_page("t", "e", [("", "", "", answers)]), encoding="utf-8")
     for size in (DESKTOP, PHONE):
         with opened(browser, (tmp_path / "a.html").as_uri(), size) as shown:
             boxes = shown.page.evaluate(
@@ -195,7 +195,7 @@ def test_a_trial_leads_to_its_run_in_mlflow_where_the_address_is_one(browser: Br
         ("https://mlflow.example", "../../x", []),
     ):
         runs = TrackedRuns(server, "", "7", {first: run})
-        write_report(ReportPage(history, runs=runs), tmp_path / "linked.html")
+        (tmp_path / "linked.html").write_text(render_page(ReportPage(history, runs=runs)), encoding="utf-8")
         with opened(browser, (tmp_path / "linked.html").as_uri()) as shown:
             shown.page.locator("#find").fill(first)
             shown.page.locator(".opener").click()
@@ -309,7 +309,7 @@ def test_hostile_strings_are_text(browser: Browser, tmp_path: Path, screenshots:
     rank = {EVIL: 1.0}
     queries = [[Query(picture, rank, [caption])], [Query(caption, rank, [picture])]]
     asked = Queries("pets test", groups=dict(zip(WAYS, queries, strict=True)))
-    write_report(ReportPage(hostile(), queries=[asked]), tmp_path / "hostile.html")
+    (tmp_path / "hostile.html").write_text(render_page(ReportPage(hostile(), queries=[asked])), encoding="utf-8")
     with opened(browser, (tmp_path / "hostile.html").as_uri()) as shown:
         shown.draw_all()
         page = shown.page

@@ -30,7 +30,7 @@ from orchestrator.results.analyses import log_ranges
 from orchestrator.results.answer import Answer, Column, Json, table_of
 from orchestrator.results.answers import Summary
 from orchestrator.results.surface import REACH
-from orchestrator.views.html import stylesheet, write_sections
+from orchestrator.views.html import sections_page, stylesheet
 from tests.support.commands import CommandLine
 from tests.support.confirmed_experiments import write
 from tests.support.experiments import make_experiment, start
@@ -278,14 +278,13 @@ def test_a_page_over_several_experiments_is_written(tmp_path: Path, cli: Command
     assert "different versions of pets" in paths[-1].read_text(encoding="utf-8")
 
 
-def test_answers_alone_are_a_page_without_plotly_whose_texts_are_no_markup(tmp_path: Path) -> None:
+def test_answers_alone_are_a_page_without_plotly_whose_texts_are_no_markup() -> None:
     table = table_of(
         [Column("name", "<i>cell"), Column("difference", "difference", "val/rsum", signed=True)], [("a<b", -2.0)]
     )
     answer = Answer("cell", "", "Is <b> slower?", "Yes & no.", "tie", numbers={"p": 0.0001, "low": None}, table=table)
     sections = [("", "", "", [answer])]
-    write_sections("suite <x>", "Rerun", sections, tmp_path / "a.html", facts=[("Cells", "1", "")], notes=["<script>"])
-    text = (tmp_path / "a.html").read_text(encoding="utf-8")
+    text = sections_page("suite <x>", "Rerun", sections, facts=[("Cells", "1", "")], notes=["<script>"])
     parts = ("Is &lt;b&gt; slower?", "Yes &amp; no.", "&lt;i&gt;cell", "a&lt;b", "−2.0", "&lt; 0.001", "&lt;script&gt;")
     assert [part for part in parts if part not in text] == []
     assert '<span class="badge tie">tie</span>' in text and "<dt>Cells</dt>" in text and "<dt>low</dt>" not in text
