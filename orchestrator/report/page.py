@@ -98,10 +98,9 @@ def _figure_makers(summary: Summary, studies: Sequence[Study]) -> dict[str, Call
         PurePath(dataset).name: [candidate.label for candidate in verdict.candidates]
         for dataset, verdict in summary.verdicts.items()
     }
-    goals = [(goal.metric, str(goal.direction)) for goal in summary.objectives]
     space = cache(lambda: {figure.key: figure for figure in space_figures(studies, summary.bands if begun else {})})
     return {
-        "front": lambda: front_figure(summary.fronts, goals, studies),
+        "front": lambda: front_figure(summary.fronts, summary.objectives, studies),
         "trials": lambda: over_trials(studies),
         "curves": lambda: learning_curves(studies),
         "budget": lambda: budget_figure(summary.equal_budget if begun else {}, studies),

@@ -71,17 +71,16 @@ class Query:
 
 @dataclass(frozen=True)
 class Queries:
-    """Queries of one model, or of two models that are compared, under headings; a reader opens them if they are folded.
+    """Queries of one model, or of two models that are compared, under headings.
 
     ``note`` says what the queries rest on, and the reason for missing answers or pictures; ``table`` how many queries
-    two models find.
+    two models find, whose queries a reader opens.
     """
 
     title: str = ""
     note: str = ""
     table: Table | None = None
     groups: Mapping[str, Sequence[Query]] = field(default_factory=dict)
-    folded: bool = False
 
 
 def ask_model(checkpoint: Path, data: "Dataset", source: "Source", split: str, title: str, *, device: str) -> Queries:
@@ -220,7 +219,7 @@ def compared_queries(
         return Queries(title, "The ranks of the queries were not kept when the test split was evaluated.")
     seeds = " and ".join(dict.fromkeys(count_text(len(runs), "seed") for runs in ranks))
     note = f"A rank is the median over {seeds} of the two candidates."
-    compared = Queries(title, note, compare_queries(ranks[0], ranks[1], (first, second)), folded=True)
+    compared = Queries(title, note, compare_queries(ranks[0], ranks[1], (first, second)))
     if not isinstance(data, str) and ranks[0][0].queries != data[0].queries_digest():
         data = "The data have other queries now, so pictures and captions are not shown."
     if isinstance(data, str):

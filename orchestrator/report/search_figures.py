@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from orchestrator.experiment.sections import Objective
 from orchestrator.journal.points import Point, points_of
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.report import figures as draw
@@ -25,9 +26,6 @@ LEARNED = "loss/"
 """Start of the names of metrics that hold learned hyper-parameters."""
 FEW = 30
 """Most trials of a dataset for which the chart shown first has all curves."""
-
-Goal = tuple[str, str]
-"""An objective: its metric, and ``maximize`` or ``minimize``."""
 
 
 def over_trials(studies: Sequence[Study]) -> Figure:
@@ -92,23 +90,18 @@ def budget_figure(budgets: Mapping[str, Json], studies: Sequence[Study]) -> Figu
     return Figure("budget", "Equal budget", note, options)
 
 
-def front_figure(fronts: Mapping[str, Sequence[Point]], goals: Sequence[Goal], studies: Sequence[Study]) -> Figure:
+def front_figure(fronts: Mapping[str, Sequence[Point]], goals: Sequence[Objective], studies: Sequence[Study]) -> Figure:
     """Return each pair of objectives of each dataset, the front as a line through its members."""
     groups = by_dataset(studies)
     note = (
         "Every setting that was trained to its end is a mark. Filled: on the front, which is listed below. "
         "Hollow: another setting is better in at least one objective, and worse in none."
     )
-    options = [
-        Option(
-            printed(dataset)
-            if len(goals) == 2
-            else f"{printed(dataset)}: {metric_words(y[0])} and {metric_words(x[0])}",
-            [_front(groups[Path(dataset).name], front, x, y)],
-        )
-        for dataset, front in fronts.items()
-        for y, x in combinations(goals, 2)
-    ]
+    options = []
+    for dataset, front in fronts.items():
+        for y, x in combinations(goals, 2):
+            pair = f": {metric_words(y.metric)} and {metric_words(x.metric)}" if len(goals) > 2 else ""
+            options.append(Option(printed(dataset) + pair, [_front(groups[Path(dataset).name], front, x, y)]))
     return Figure("front", "Pareto front", note, options)
 
 
@@ -273,23 +266,24 @@ def _band_and_line(loss: Json, unit: str, label: str, place: int) -> list[Json]:
     ]
 
 
-def _front(studies: Sequence[Study], front: Sequence[Point], x: Goal, y: Goal) -> Panel:
+def _front(studies: Sequence[Study], front: Sequence[Point], x: Objective, y: Objective) -> Panel:
     members = {point.first.id for point in front}
     # A setting with several trainings has one mark, at their means.
     points = {point.first.id: point for study in studies for point in study.points.values() if point.finished}
     beaten = [point for point in points.values() if point.first.id not in members]
-    ordered = sorted(front, key=lambda point: point.mean(x[0]) or 0.0)
+    ordered = sorted(front, key=lambda point: point.mean(x.metric) or 0.0)
     traces = [_marks(beaten, x, y, "beaten", "markers", "circle-open", "--muted")] if beaten else []
     # The front of two objectives is a line; the members of a front of more objectives need not lie on a line.
     traces.append(_marks(ordered, x, y, "on the front", "lines+markers", "circle", "--c1"))
     return Panel("", traces, {"xaxis": _goal_axis(x), "yaxis": _goal_axis(y)})
 
 
-def _goal_axis(goal: Goal) -> Json:
-    return draw.axis(f"{metric_words(goal[0])} ({'higher' if goal[1] == 'maximize' else 'lower'} is better)")
+def _goal_axis(goal: Objective) -> Json:
+    better = "higher" if goal.direction == "maximize" else "lower"
+    return draw.axis(f"{metric_words(goal.metric)} ({better} is better)")
 
 
-def _marks(points: Sequence[Point], x: Goal, y: Goal, name: str, mode: str, marker: str, color: str) -> Json:
+def _marks(points: Sequence[Point], x: Objective, y: Objective, name: str, mode: str, marker: str, color: str) -> Json:
     values = "%{xaxis.title.text} %{x:.4g}<br>%{yaxis.title.text} %{y:.4g}"
     about: Json = {
         "name": name,
@@ -298,5 +292,5 @@ def _marks(points: Sequence[Point], x: Goal, y: Goal, name: str, mode: str, mark
         "hovertemplate": f"{ABOUT}<br>{values}<extra></extra>",
         "marker": {"color": color, "symbol": marker, "size": 9},
     }
-    places = [point.mean(x[0]) for point in points], [point.mean(y[0]) for point in points]
+    places = [point.mean(x.metric) for point in points], [point.mean(y.metric) for point in points]
     return draw.line(*places, color=color, width=1.5, dash="dot", **about)
