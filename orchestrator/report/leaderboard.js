@@ -213,19 +213,20 @@ const leaderboard = (() => {
   // A live page brings its rows later, and keeps until then those that its HTML has.
   if (rows.length) begin();
 
-  const byId = new Map(rows.map((row) => [row.id, row]));
+  const byId = new Map();
+  // A trial that repeats a setting has the row of the first trial with the setting.
+  const know = (row) => [row.id, ...row.repeats].forEach((id) => byId.set(id, row));
+  rows.forEach(know);
   const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 
   return {
     // Takes in rows that are new or have changed.
     update(changed) {
       for (const row of changed) {
-        if (byId.has(row.id)) {
-          Object.assign(byId.get(row.id), { haystack: null }, row);
-        } else {
-          rows.push(row);
-          byId.set(row.id, row);
-        }
+        const known = byId.get(row.id);
+        if (known) Object.assign(known, { haystack: null }, row);
+        else rows.push(row);
+        know(known ?? row);
       }
       if (changed.length) begin();
     },
@@ -245,7 +246,7 @@ const leaderboard = (() => {
       const row = byId.get(id);
       if (!row) return;
       byStudy.value = byState.value = "";
-      find.value = id;
+      find.value = row.id;
       state.open = new Set([row]);
       refilter();
       document.getElementById("leaderboard").scrollIntoView({ block: "start" });

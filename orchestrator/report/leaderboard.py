@@ -45,10 +45,12 @@ class TrialRow:
     """A trial in the leaderboard.
 
     By the keys of columns, ``sort`` has the values by which they sort, ``None`` last in both directions, and ``shown``
-    the texts. ``details`` are shown, before the texts of the columns, when the row is opened.
+    the texts. ``details`` are shown, before the texts of the columns, when the row is opened. The trials that repeat
+    the setting (``repeats``, ids) have no rows of their own.
     """
 
     id: str
+    repeats: list[str]
     sort: dict[str, Any]
     shown: dict[str, str]
     state: str
@@ -101,12 +103,12 @@ def _columns(metric: str, further: Sequence[str], rows: Sequence[TrialRow]) -> l
 def texts_on_charts(columns: Sequence[TrialColumn], rows: Iterable[TrialRow]) -> dict[str, str]:
     """Return what a chart shows of each trial under the pointer: name, state, parameters and value, a line each."""
     named = [*(column for column in columns if column.key.startswith(PARAMETER)), columns[1]]
-    texts = {}
+    texts: dict[str, str] = {}
     for row in rows:
         facts = [(column.heading, row.shown.get(column.key, "")) for column in named]
         name = plain(row.shown["trial"]) + ("" if row.state == "finished" else f" ({plain(row.shown['state'])})")
         lines = [plain(f"{heading}: {text}") for heading, text in facts if text]
-        texts[row.id] = "<br>".join([f"<b>{name}</b>", *lines])
+        texts |= dict.fromkeys((row.id, *row.repeats), "<br>".join([f"<b>{name}</b>", *lines]))
     return texts
 
 
@@ -131,8 +133,10 @@ def _row(study: Study, trial: Trial) -> TrialRow:
     sort = {key: value for key, (value, _) in cells.items()} | metrics
     shown = {key: text for key, (_, text) in cells.items()}
     shown |= {key: metric_text(key, value) for key, value in metrics.items()}
-    repeats = [*point.trainings[1:], *(repeat for repeat in study.repeats if repeat.candidate == trial.id)]
-    return TrialRow(trial.id, sort, shown, state, study.label, _details(trial, repeats))
+    repeats = list(point.trainings[1:])
+    confirming = [repeat for repeat in study.repeats if repeat.candidate == trial.id]
+    details = _details(trial, [*repeats, *confirming])
+    return TrialRow(trial.id, [repeat.id for repeat in repeats], sort, shown, state, study.label, details)
 
 
 def _metrics(trial: Trial) -> dict[str, float]:

@@ -138,7 +138,7 @@ def plain_rows(columns: Sequence[TrialColumn], rows: Sequence[TrialRow]) -> list
             "sort": rounded([row.sort.get(key) for key in keys]),
             "shown": [row.shown.get(key, "") for key in keys],
             "about": abouts[row.id],
-            **{name: getattr(row, name) for name in ("id", "state", "study", "details")},
+            **{name: getattr(row, name) for name in ("id", "repeats", "state", "study", "details")},
         }
         for row in rows
     ]

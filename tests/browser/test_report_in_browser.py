@@ -15,7 +15,7 @@ from orchestrator.report.render import render_page
 from orchestrator.results.answer import Answer, Column, Quantity, Table
 from orchestrator.views.html import sections_page
 from tests.browser.opened_page import CHART_BUTTONS, DESKTOP, PHONE, SIZES, opened
-from tests.support.histories import Author, search
+from tests.support.histories import Author, repeated, search
 
 pytestmark = pytest.mark.proof
 
@@ -274,6 +274,17 @@ def test_click_on_a_dot_finds_its_trial(browser: Browser, report: Report) -> Non
         shown.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
         shown.page.wait_for_selector("tr.details")
         assert len(cells(shown.page, "trial")) == 1
+
+
+def test_a_dot_of_a_repeated_setting_finds_the_row_of_the_setting(browser: Browser, tmp_path: Path) -> None:
+    history, again = repeated()
+    path = tmp_path / "again.html"
+    path.write_text(render_page(ReportPage(history)), encoding="utf-8")
+    with opened(browser, path.as_uri()) as shown:
+        assert "val rsum: 31.0 (mean of 2)" in shown.page.evaluate("(id) => leaderboard.about(id)", again)
+        shown.page.evaluate("(id) => leaderboard.find(id)", again)
+        shown.page.wait_for_selector("tr.details")
+        assert cells(shown.page, "trial") == ["NT-Xent 0000"]
 
 
 def test_theme_follows_the_system_until_the_button_is_pressed(browser: Browser, report: Report) -> None:

@@ -34,7 +34,7 @@ from orchestrator.views.html import sections_page, stylesheet
 from tests.support.commands import CommandLine
 from tests.support.confirmed_experiments import write
 from tests.support.experiments import make_experiment, start
-from tests.support.histories import Author, experiment, search
+from tests.support.histories import Author, experiment, repeated, search
 
 NEGATIVES = "cocos/gradient_negatives"
 
@@ -140,6 +140,13 @@ def test_a_trial_under_the_pointer_shows_its_loss_its_parameters_and_its_value(k
     assert lines[-1] == f"val rsum: {row.shown['value']}"
     marked = replace(row, shown={**row.shown, "trial": "<i>one</i>", "value": "<i>two</i>"})
     assert "<i>" not in texts_on_charts(page.columns, [marked])[row.id]
+
+
+def test_a_trial_that_repeats_a_setting_shows_the_setting_under_the_pointer() -> None:
+    history, again = repeated()
+    page = Page(history)
+    assert again in [name for trace in traces(page.figures["trials"]) for name in trace.get("text", ())]
+    assert texts_on_charts(page.columns, page.rows)[again].endswith("<br>val rsum: 31.0 (mean of 2)")
 
 
 @pytest.mark.parametrize("key", ["slices", "contours"])
