@@ -125,12 +125,11 @@ def _weight_panels(studies: Sequence[Study], ranked: Sequence[str]) -> list[Pane
     if not leaders:
         return []
     several = len({study.name for study, _ in leaders}) < len(leaders)
-    names = [study.name_of(trial) if several else study.short_label for study, trial in leaders]
-    settings = [setting_text(trial.parameters_at_best, most=NAMED) or "defaults" for _, trial in leaders]
-    drawn = [
-        (name, study.loss, trial.loss_parameters_at_best, style)
-        for name, (study, trial), style in zip(names, leaders, _STYLES, strict=False)
-    ]
+    drawn, captions = [], []
+    for (study, trial), style in zip(leaders, _STYLES, strict=False):
+        name = study.name_of(trial) if several else study.short_label
+        drawn.append((name, study.loss, trial.loss_parameters_at_best, style))
+        captions.append(f"{name}: {setting_text(trial.parameters_at_best, most=NAMED) or 'defaults'}")
     triplet = f"{printed(TRIPLET[0])}, {setting_text(TRIPLET[1])}"
     traces: dict[str, list[Json]] = {}
     for name, loss, parameters, style in [*drawn, (triplet, *TRIPLET, _TRIPLET_STYLE)]:
@@ -139,12 +138,11 @@ def _weight_panels(studies: Sequence[Study], ranked: Sequence[str]) -> list[Pane
     for of in {"positive", "negative"} & set(traces):
         # While its hinge is active, the triplet loss gives positives and negatives weight 1 at any similarity.
         traces[of].append(_weight_line(triplet, _TRIPLET_STYLE, np.ones_like(POINTS), 1.0))
-    caption = "; ".join(f"{name}: {setting}" for name, setting in zip(names, settings, strict=True))
     vertical = draw.axis("weight / peak", zeroline=True)
     # The triplet is on the first axis, which is always drawn.
     return [
         Panel(words, traces[of], {"xaxis": draw.axis(title, range=[-1, 1]), "yaxis": vertical})
-        for words, (of, title) in zip((caption, "", ""), _AXES.items(), strict=True)
+        for words, (of, title) in zip(("; ".join(captions), "", ""), _AXES.items(), strict=True)
         if of in traces
     ]
 
