@@ -1,6 +1,8 @@
 """The pages of experiments while their journals grow, without a server."""
 
+import errno
 import json
+import os
 import re
 import threading
 import time
@@ -13,6 +15,7 @@ import pytest
 from starlette.requests import Request
 
 from orchestrator.journal import ledger as writing
+from orchestrator.journal.journal import JournalReader
 from orchestrator.journal.trial import Trial
 from orchestrator.report.leaderboard import TrialRow
 from orchestrator.watch import app
@@ -123,3 +126,22 @@ def test_two_folders_of_one_name_are_refused_and_one_folder_named_twice_is_watch
     with pytest.raises(ConfigError, match="have one name; watch one of them at a time"):
         Experiments(tmp_path, [folder, other])
     assert len(Experiments(tmp_path, [folder, tmp_path / "second" / ".." / "first" / "tiny"]).all()) == 1
+
+
+def test_a_disk_that_answers_again_is_no_problem_any_more_and_a_damaged_journal_stays_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(reader: JournalReader) -> None:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    with begun(tmp_path / "tiny") as ledger:
+        add_trial(ledger, [30.0])
+    watched = Watched(tmp_path / "tiny")
+    assert watched.seen().problem is None
+    with monkeypatch.context() as patch:
+        patch.setattr(JournalReader, "_look", fail)
+        assert os.strerror(errno.ESTALE) in watched.seen().problem
+    assert watched.seen().problem is None
+    with ledger.path.open("a") as file:
+        file.write("nonsense\nnonsense\n")
+    assert [("damaged" in watched.seen().problem) for _ in range(2)] == [True, True]
