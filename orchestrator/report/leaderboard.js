@@ -67,6 +67,10 @@ const leaderboard = (() => {
 
   const pair = (name, ...value) => element("div", {}, element("dt", {}, name), element("dd", {}, ...value));
 
+  function focusOn(trial) {
+    [...table.querySelectorAll(".opener")].find((button) => button.dataset.trial === trial)?.focus();
+  }
+
   function opener(row) {
     const looks = { className: "opener", type: "button", ariaExpanded: state.open.has(row) };
     const button = element("button", looks, row.shown[0]);
@@ -74,7 +78,7 @@ const leaderboard = (() => {
     button.addEventListener("click", () => {
       if (!state.open.delete(row)) state.open.add(row);
       draw();
-      [...table.querySelectorAll(".opener")].find((other) => other.dataset.trial === row.id)?.focus();
+      focusOn(row.id);
     });
     return button;
   }
@@ -207,7 +211,7 @@ const leaderboard = (() => {
     document.querySelector(".pager .buttons").hidden = rows.length <= rowsShown;
     const focused = document.activeElement?.dataset.trial;
     draw();
-    if (focused) [...table.querySelectorAll(".opener")].find((other) => other.dataset.trial === focused)?.focus();
+    if (focused) focusOn(focused);
   }
 
   // A live page brings its rows later, and keeps until then those that its HTML has.

@@ -26,6 +26,8 @@ LEARNED = "loss/"
 """Start of the names of metrics that hold learned hyper-parameters."""
 FEW = 30
 """Most trials of a dataset for which the chart shown first has all curves."""
+INTERVAL = "[%{customdata[0]:.4g}, %{customdata[1]:.4g}]"
+"""Place in a hover template of the ends of an interval."""
 
 
 def over_trials(studies: Sequence[Study]) -> Figure:
@@ -239,7 +241,20 @@ def _budget(dataset: str, budget: Json, unit: str, studies: Sequence[Study]) -> 
     traces: list[Json] = []
     for number, loss in enumerate(budget["losses"]):
         place = places.get((Path(dataset).name, loss["model"], loss["loss"]), number)
-        traces += _band_and_line(loss, unit, names[loss["label"]], place)
+        x, low, high = loss[unit], loss["low"], loss["high"]
+        name, color = draw.plain(names[loss["label"]]), draw.shade(place)
+        about: Json = {
+            "name": name,
+            "legendgroup": name,
+            "mode": "lines+markers" if len(x) <= 20 else "lines",
+            "customdata": list(zip(low, high, strict=True)),
+            "hovertemplate": f"{name}<br>%{{x:.4g}}: %{{y:.4g}} {INTERVAL}<extra></extra>",
+            "marker": {"color": color, "size": 5},
+        }
+        traces += [
+            draw.band(x, low, high, color.replace("--c", "--soft"), legendgroup=name, showlegend=False),
+            draw.line(x, loss["expected"], color=color, width=2.5, dash=draw.dash(place), **about),
+        ]
     most = max(loss[unit][-1] for loss in budget["losses"])
     horizontal = draw.whole("trials", round(most)) if unit == "trials" else draw.axis(_unit(budget, unit))
     return Panel("", traces, {"xaxis": horizontal, "yaxis": draw.axis(f"best {metric_words(budget['metric'])}")})
@@ -247,23 +262,6 @@ def _budget(dataset: str, budget: Json, unit: str, studies: Sequence[Study]) -> 
 
 def _unit(budget: Json, unit: str) -> str:
     return str(budget["hours_are"]) if unit == "hours" else unit
-
-
-def _band_and_line(loss: Json, unit: str, label: str, place: int) -> list[Json]:
-    x, low, high, name, color = loss[unit], loss["low"], loss["high"], draw.plain(label), draw.shade(place)
-    interval = "[%{customdata[0]:.4g}, %{customdata[1]:.4g}]"
-    about: Json = {
-        "name": name,
-        "legendgroup": name,
-        "mode": "lines+markers" if len(x) <= 20 else "lines",
-        "customdata": list(zip(low, high, strict=True)),
-        "hovertemplate": f"{name}<br>%{{x:.4g}}: %{{y:.4g}} {interval}<extra></extra>",
-        "marker": {"color": color, "size": 5},
-    }
-    return [
-        draw.band(x, low, high, color.replace("--c", "--soft"), legendgroup=name, showlegend=False),
-        draw.line(x, loss["expected"], color=color, width=2.5, dash=draw.dash(place), **about),
-    ]
 
 
 def _front(studies: Sequence[Study], front: Sequence[Point], x: Objective, y: Objective) -> Panel:
