@@ -13,7 +13,7 @@ import os
 import secrets
 import socket
 from types import FrameType
-from urllib.parse import quote, unquote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode
 
 import h11
 import uvicorn
@@ -86,7 +86,7 @@ class Guard:
         """Return the response to a request that is not passed on; ``None`` for a request that is passed on."""
         origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site", "none")
         is_link = request.headers.get("sec-fetch-mode") == "navigate"
-        is_foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
+        is_foreign = origin is not None and origin.partition("://")[2] != request.headers.get("host")
         if is_foreign or (site in ("cross-site", "same-site") and not is_link):
             return PlainTextResponse("refused: a page of another site asks\n", 403)
         if self._token is None:

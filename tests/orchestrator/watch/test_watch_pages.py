@@ -223,6 +223,7 @@ def test_every_script_of_a_page_is_named_by_its_hash(quiet: Served) -> None:
         pytest.param({"origin": "http://127.0.0.1:{port}"}, 200, id="our own page"),
         pytest.param({"origin": "http://127.0.0.1:1"}, 403, id="another server of this machine"),
         pytest.param({"origin": "https://evil.example"}, 403, id="another site"),
+        pytest.param({"origin": "http://["}, 403, id="a site that cannot be read"),
         pytest.param({"origin": "null"}, 403, id="a page without a site"),
         pytest.param({"sec_fetch_site": "cross-site", "sec_fetch_mode": "no-cors"}, 403, id="an image on another site"),
         pytest.param({"sec_fetch_site": "cross-site", "sec_fetch_mode": "navigate"}, 200, id="a link on another site"),
