@@ -41,7 +41,7 @@ from orchestrator.text.wording import (
     setting_text,
     share_text,
 )
-from orchestrator.views.html import write_sections
+from orchestrator.views.html import sections_page
 from trainables.errors import ConfigError
 from trainables.files import read_state, write_whole
 from trainables.ranks import chance_rsum
@@ -199,7 +199,7 @@ def _written(
         ("", "", measure, answers),
         *((heading, "", "", entries) for heading, entries in tables.items() if entries),
     ]
-    write_sections(claims.name, "Claims of a paper", sections, folder / PAGE, facts=facts)
+    write_whole(folder / PAGE, sections_page(claims.name, "Claims of a paper", sections, facts=facts))
     return answers, content
 
 

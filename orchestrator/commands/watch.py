@@ -42,17 +42,18 @@ def watch(
     require("watch", "`orchestrator watch`")
 
     directories = list(dict.fromkeys(find_directory(name, output) for name in experiments or ()))
+    watched = Experiments(output, directories)
     # Imported after the checks above, so that a refusal is quick.
-    from orchestrator.watch.server import TOKEN, listen, serve
+    from orchestrator.watch.server import TOKEN, Listening, serve
 
-    listening = listen(host, port, os.environ.get(TOKEN))
+    listening = Listening(host, port, os.environ.get(TOKEN))
     address = listening.address(directories[0].name if len(directories) == 1 else "")
     say(f"watch at {address} (Ctrl-C ends it)")
     if open_page:
         webbrowser.open(address)
     title = ", ".join(directory.name for directory in directories) or str(output)
     try:
-        serve(listening, Experiments(output, directories), title)
+        serve(listening, watched, title)
     except KeyboardInterrupt:
         # The signal came before the server had installed its own handler.
         return
@@ -70,10 +71,10 @@ def page_beside(output: Path, name: str, port: int) -> Iterator[None]:
 
 def main(output: str, name: str, port: str) -> None:
     """Serve the page of ``page_beside``, whose process has these arguments."""
-    from orchestrator.watch.server import TOKEN, listen, serve
+    from orchestrator.watch.server import TOKEN, Listening, serve
 
     try:
-        listening = listen("127.0.0.1", int(port), os.environ.get(TOKEN))
+        listening = Listening("127.0.0.1", int(port), os.environ.get(TOKEN))
     except UserError as error:
         say(f"warning: no live page: {error}; the search continues without it", error=True)
         return

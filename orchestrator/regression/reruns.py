@@ -21,7 +21,7 @@ from orchestrator.regression.comparison import ALARMS
 from orchestrator.regression.notices import to_junit
 from orchestrator.regression.verdict import SuiteResult
 from orchestrator.results.answer import Answer
-from orchestrator.views.html import write_sections
+from orchestrator.views.html import sections_page
 from trainables.errors import UserError
 from trainables.files import read_state, write_whole
 
@@ -93,7 +93,8 @@ def write_outcome(
     """
     content = {**summary, "ended": time.time(), "seconds": seconds}
     shown = [(name, value, "") for name, value in facts.items()]
-    write_sections(title, eyebrow, [("", "", measure, answers)], directory / "report.html", facts=shown)
+    page = sections_page(title, eyebrow, [("", "", measure, answers)], facts=shown)
+    write_whole(directory / "report.html", page)
     write_whole(directory / "junit.xml", to_junit(title, answers, seconds))
     write_whole(directory / SUMMARY, json.dumps(content, indent=1, allow_nan=False) + "\n")
     return content

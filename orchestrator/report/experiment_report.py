@@ -1,7 +1,7 @@
 """Reads experiments' directories, and writes their reports there."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,21 +10,23 @@ from urllib.parse import quote
 from orchestrator.journal.directory import checkpoint_root, read_history, read_runs
 from orchestrator.journal.history import History
 from orchestrator.journal.lock import find_holder
-from orchestrator.journal.trial import Trial
-from orchestrator.report.page import Page, build_page
+from orchestrator.report.page import Page
 from orchestrator.report.queries import Queries, ask_model, compared_queries
-from orchestrator.report.render import write_report
+from orchestrator.report.render import render_page
 from orchestrator.report.studies import studies_of, trial_names
 from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.confirmation import verdicts_of
 from orchestrator.results.tables import differing_data
 from orchestrator.results.winner import find_champions
 from orchestrator.text.wording import printed
-from orchestrator.views.html import Section, write_sections
+from orchestrator.views.html import Section, sections_page
+from trainables.checkpoint import resolve_checkpoint
+from trainables.config import TrialConfig
 from trainables.errors import CheckpointError, ConfigError, DataError, reason_of
+from trainables.files import write_whole
 
 if TYPE_CHECKING:
-    from trainables.data.dataset import Split
+    from trainables.data.dataset import Dataset, Split
     from trainables.data.source import Source
 
 NAME = "report.html"
@@ -56,20 +58,20 @@ def report_experiments(
     pages, path = [page for _, page in made], output / NAME
     sections = [_section(own, page, output.resolve()) for own, page in made]
     title, notes = ", ".join(page.name for page in pages), differing_data([page.digests for page in pages])
-    _write(lambda: write_sections(title, "Experiments side by side", sections, path, notes=notes), path)
+    _write(path, sections_page(title, "Experiments side by side", sections, notes=notes))
     return [*paths, path]
 
 
 def _report(directory: Path, data_root: Path | None, device: str) -> tuple[Path, Page]:
     """Write the report of an experiment; return its path and its content."""
     history, path = read_history(directory), directory / NAME
-    page = build_page(
+    page = Page(
         history,
         queries=list(_queries(history, directory, data_root, device)),
         unended="killed" if find_holder(directory) is None else "running",
         runs=read_runs(directory),
     )
-    _write(lambda: write_report(page, path), path)
+    _write(path, render_page(page))
     return path, page
 
 
@@ -81,9 +83,9 @@ def _section(path: Path, page: Page, root: Path) -> Section:
     return page.name, quote(os.path.relpath(path.resolve(), root)), state, named
 
 
-def _write(write: Callable[[], None], path: Path) -> None:
+def _write(path: Path, page: str) -> None:
     try:
-        write()
+        write_whole(path, page)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
 
@@ -92,38 +94,36 @@ def _queries(history: History, directory: Path, data_root: Path | None, device: 
     """Yield the comparison of the winner of each confirmed dataset with another loss, then the winners' answers."""
     names = trial_names(studies_of(history))
     for verdict in verdicts_of(history).values():
-        data = "" if data_root is None or verdict.winner is None else _test_split(history, verdict, data_root)
-        if compared := compared_queries(history, verdict, names, data):
+        asked = "" if data_root is None or verdict.winner is None else _test_split(history, verdict, data_root)
+        if compared := compared_queries(history, verdict, names, asked):
             yield compared
     if data_root is None:
         return
     for dataset, trial in find_champions(history).items():
         # The selection never used the test split, and a page must not open the test split either.
         split = "test" if trial.id in history.tests_opened.get(dataset, []) else "val"
+        title = f"{printed(dataset)}: queries to {names[trial.candidate or trial.id]} on {split}"
         try:
-            queries = _ask(trial, split, checkpoint_root(directory, trial), data_root, device)
+            data, source = _opened(trial.config, data_root)
+            checkpoint = resolve_checkpoint(checkpoint_root(directory, trial))
+            yield ask_model(checkpoint, data, source, split, title, device=device)
         except (DataError, CheckpointError) as error:
-            queries = Queries(note=f"The winner could not be asked. {reason_of(error)}")
-        name = names[trial.candidate or trial.id]
-        yield replace(queries, title=f"{printed(dataset)}: queries to {name} on {split}")
+            yield Queries(title, f"The winner could not be asked. {reason_of(error)}")
 
 
 def _test_split(history: History, verdict: DatasetVerdict, data_root: Path) -> "tuple[Split, Source] | str":
     """Return the test split of a dataset with the source of its image files, or why they are missing."""
-    from trainables.data.dataset import open_dataset
-    from trainables.data.source import find_source
-
     config = next(trial.config for trial in history.trials.values() if trial.config.dataset == verdict.dataset)
     try:
-        return open_dataset(config, data_root).splits["test"], find_source(config.dataset, data_root)
+        data, source = _opened(config, data_root)
     except DataError as error:
         return f"Pictures and captions are missing: {reason_of(error)}"
+    return data.splits["test"], source
 
 
-def _ask(trial: Trial, split: str, checkpoints: Path, data_root: Path, device: str) -> Queries:
-    from trainables.checkpoint import resolve_checkpoint
+def _opened(config: TrialConfig, data_root: Path) -> "tuple[Dataset, Source]":
+    """Return the dataset of a trial, and the source of its image files."""
     from trainables.data.dataset import open_dataset
     from trainables.data.source import find_source
 
-    data, source = open_dataset(trial.config, data_root), find_source(trial.config.dataset, data_root)
-    return ask_model(resolve_checkpoint(checkpoints), data, source, split, device=device)
+    return open_dataset(config, data_root), find_source(config.dataset, data_root)

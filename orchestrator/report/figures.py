@@ -77,6 +77,11 @@ def dash(place: int) -> str:
     return DASHES[place // COLOURS % len(DASHES)]
 
 
+def style(study: Study) -> Json:
+    """Return what distinguishes the lines of a study: colour, dash, and the entry of the legend that hides them."""
+    return {"color": shade(study.place), "dash": dash(study.place), "legendgroup": study.name}
+
+
 def symbol(study: Study) -> str:
     """Return the marker of a study, which distinguishes studies without colour."""
     return SYMBOLS[study.place % len(SYMBOLS)]

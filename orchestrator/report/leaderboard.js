@@ -67,6 +67,10 @@ const leaderboard = (() => {
 
   const pair = (name, ...value) => element("div", {}, element("dt", {}, name), element("dd", {}, ...value));
 
+  function focusOn(trial) {
+    [...table.querySelectorAll(".opener")].find((button) => button.dataset.trial === trial)?.focus();
+  }
+
   function opener(row) {
     const looks = { className: "opener", type: "button", ariaExpanded: state.open.has(row) };
     const button = element("button", looks, row.shown[0]);
@@ -74,7 +78,7 @@ const leaderboard = (() => {
     button.addEventListener("click", () => {
       if (!state.open.delete(row)) state.open.add(row);
       draw();
-      [...table.querySelectorAll(".opener")].find((other) => other.dataset.trial === row.id)?.focus();
+      focusOn(row.id);
     });
     return button;
   }
@@ -207,25 +211,26 @@ const leaderboard = (() => {
     document.querySelector(".pager .buttons").hidden = rows.length <= rowsShown;
     const focused = document.activeElement?.dataset.trial;
     draw();
-    if (focused) [...table.querySelectorAll(".opener")].find((other) => other.dataset.trial === focused)?.focus();
+    if (focused) focusOn(focused);
   }
 
   // A live page brings its rows later, and keeps until then those that its HTML has.
   if (rows.length) begin();
 
-  const byId = new Map(rows.map((row) => [row.id, row]));
+  const byId = new Map();
+  // A trial that repeats a setting has the row of the first trial with the setting.
+  const know = (row) => [row.id, ...row.repeats].forEach((id) => byId.set(id, row));
+  rows.forEach(know);
   const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 
   return {
     // Takes in rows that are new or have changed.
     update(changed) {
       for (const row of changed) {
-        if (byId.has(row.id)) {
-          Object.assign(byId.get(row.id), { haystack: null }, row);
-        } else {
-          rows.push(row);
-          byId.set(row.id, row);
-        }
+        const known = byId.get(row.id);
+        if (known) Object.assign(known, { haystack: null }, row);
+        else rows.push(row);
+        know(known ?? row);
       }
       if (changed.length) begin();
     },
@@ -245,7 +250,7 @@ const leaderboard = (() => {
       const row = byId.get(id);
       if (!row) return;
       byStudy.value = byState.value = "";
-      find.value = id;
+      find.value = row.id;
       state.open = new Set([row]);
       refilter();
       document.getElementById("leaderboard").scrollIntoView({ block: "start" });

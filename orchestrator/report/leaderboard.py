@@ -1,7 +1,7 @@
 """The table of all trials: plain rows, which the page sorts and filters."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,10 +45,12 @@ class TrialRow:
     """A trial in the leaderboard.
 
     By the keys of columns, ``sort`` has the values by which they sort, ``None`` last in both directions, and ``shown``
-    the texts. ``details`` are shown, before the texts of the columns, when the row is opened.
+    the texts. ``details`` are shown, before the texts of the columns, when the row is opened. The trials that repeat
+    the setting (``repeats``, ids) have no rows of their own.
     """
 
     id: str
+    repeats: list[str]
     sort: dict[str, Any]
     shown: dict[str, str]
     state: str
@@ -56,14 +58,29 @@ class TrialRow:
     details: list[tuple[str, str]]
 
 
-def columns(metric: str, further: Sequence[str], rows: Sequence[TrialRow]) -> list[TrialColumn]:
+def leaderboard(
+    studies: Sequence[Study], metric: str, further: Sequence[str]
+) -> tuple[list[TrialColumn], list[TrialRow]]:
+    """Return the columns of all trials, and their rows, the best value first, trials without a value last.
+
+    Replicates of one setting share one row, with the mean of the replicates that finished. ``further`` are the further
+    objectives beside the maximised metric.
+    """
+    rows = [_row(study, trial) for study in studies for trial in study.trials if trial.candidate is None]
+    # In the order of the trials, a new leader moves no column; a live page whose columns move is loaded anew.
+    columns = _columns(metric, further, rows)
+    rows.sort(key=lambda row: (row.sort["value"] is None, -(row.sort["value"] or 0.0), row.sort["trial"]))
+    return columns, rows
+
+
+def _columns(metric: str, further: Sequence[str], rows: Sequence[TrialRow]) -> list[TrialColumn]:
     """Return the columns of some rows: the maximised metric, searched parameters, further objectives and metrics."""
     counts = Counter(key for row in rows for key in row.shown)
     parameters = [key for key in counts if key.startswith(PARAMETER)]
     names = parameter_names(key.removeprefix(PARAMETER) for key in parameters)
     common = sorted(parameters, key=lambda key: -counts[key])[:WIDEST]
     numbers = {key for row in rows for key in parameters if is_number(row.sort.get(key))}
-    first = (*further, *(key for key in SHOWN if key not in further))
+    first = (*further, *(key for key in SHOWN if key not in (metric, *further)))
     metrics = [key for key in counts if "/" in key and key not in (metric, *first, *parameters)]
     # The counts of contributing samples come first, because no other program has them.
     metrics.sort(key=lambda key: not key.startswith("cocos"))
@@ -83,26 +100,16 @@ def columns(metric: str, further: Sequence[str], rows: Sequence[TrialRow]) -> li
     ]
 
 
-def leaderboard(studies: Sequence[Study]) -> list[TrialRow]:
-    """Return all trials, the best value first, trials without a value last.
-
-    Replicates of one setting share one row, with the mean of the replicates that finished.
-    """
-    rows = [_row(study, trial) for study in studies for trial in study.trials if trial.candidate is None]
-    return sorted(rows, key=lambda row: (row.sort["value"] is None, -(row.sort["value"] or 0.0), row.sort["trial"]))
-
-
-def naming(columns: Sequence[TrialColumn]) -> list[TrialColumn]:
-    """Return the columns that a chart shows of a trial under the pointer: its parameters and its value."""
-    return [*(column for column in columns if column.key.startswith(PARAMETER)), columns[1]]
-
-
-def about(row: TrialRow, named: Sequence[TrialColumn]) -> str:
-    """Return what a chart shows of a trial under the pointer: its name, its state, and ``naming``, a line each."""
-    facts = [(column.heading, row.shown.get(column.key, "")) for column in named]
-    lines = [f"{heading}: {text}" for heading, text in facts if text]
-    name = plain(row.shown["trial"]) + ("" if row.state == "finished" else f" ({plain(row.shown['state'])})")
-    return "<br>".join([f"<b>{name}</b>", *map(plain, lines)])
+def texts_on_charts(columns: Sequence[TrialColumn], rows: Iterable[TrialRow]) -> dict[str, str]:
+    """Return what a chart shows of each trial under the pointer: name, state, parameters and value, a line each."""
+    named = [*(column for column in columns if column.key.startswith(PARAMETER)), columns[1]]
+    texts: dict[str, str] = {}
+    for row in rows:
+        facts = [(column.heading, row.shown.get(column.key, "")) for column in named]
+        name = plain(row.shown["trial"]) + ("" if row.state == "finished" else f" ({plain(row.shown['state'])})")
+        lines = [plain(f"{heading}: {text}") for heading, text in facts if text]
+        texts |= dict.fromkeys((row.id, *row.repeats), "<br>".join([f"<b>{name}</b>", *lines]))
+    return texts
 
 
 def _row(study: Study, trial: Trial) -> TrialRow:
@@ -126,8 +133,10 @@ def _row(study: Study, trial: Trial) -> TrialRow:
     sort = {key: value for key, (value, _) in cells.items()} | metrics
     shown = {key: text for key, (_, text) in cells.items()}
     shown |= {key: metric_text(key, value) for key, value in metrics.items()}
-    repeats = [*point.trainings[1:], *(repeat for repeat in study.repeats if repeat.candidate == trial.id)]
-    return TrialRow(trial.id, sort, shown, state, study.label, _details(trial, repeats))
+    repeats = list(point.trainings[1:])
+    confirming = [repeat for repeat in study.repeats if repeat.candidate == trial.id]
+    details = _details(trial, [*repeats, *confirming])
+    return TrialRow(trial.id, [repeat.id for repeat in repeats], sort, shown, state, study.label, details)
 
 
 def _metrics(trial: Trial) -> dict[str, float]:

@@ -17,10 +17,7 @@ References:
     [Wei2021] Wei et al., Universal Weighting Metric Learning for Cross-Modal Retrieval. TPAMI 2021.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
 from inspect import signature
 from typing import Any
 
@@ -39,6 +36,9 @@ POINTS = np.linspace(-1, 1, 201)
 
 Weights = tuple[np.ndarray, ...]
 """One array of weights over differences, or two arrays over similarities: of a positive, and of a negative."""
+
+Counted = Sequence[tuple[Trial, Mapping[str, float]]]
+"""Trials whose contributing samples were counted, each with the metrics of that epoch."""
 
 PREFIX = "cocos/"
 NAMED = 5
@@ -81,13 +81,16 @@ def weight_figure(studies: Sequence[Study], ranked: Mapping[str, Sequence[str]])
 
 def cocos_figure(studies: Sequence[Study]) -> Figure:
     """Return each COCOS statistic against the metric, both directions side by side, every trial a dot."""
-    groups = {dataset: [Counted.of(study) for study in group] for dataset, group in by_dataset(studies).items()}
+    groups = by_dataset(studies)
     options = []
     for dataset, group in groups.items():
-        for counter in _counters(group):
+        counted = [(study, _counted(study)) for study in group]
+        # Of the names without ``cocos/`` and direction, in the order in which they were reported.
+        names = (name for _, counts in counted for _, metrics in counts for name in metrics if name.startswith(PREFIX))
+        for counter in dict.fromkeys(map(_without_direction, names)):
             label = f"{printed(dataset)}: {metric_words(counter)}" if len(groups) > 1 else metric_words(counter)
-            names = {f"i2t_{counter}": "image to captions", f"t2i_{counter}": "caption to images", counter: ""}
-            panels = [_cocos_panel(group, name, words) for name, words in names.items()]
+            directions = {f"i2t_{counter}": "image to captions", f"t2i_{counter}": "caption to images", counter: ""}
+            panels = [_cocos_panel(counted, PREFIX + name, words) for name, words in directions.items()]
             options.append(Option(label, [panel for panel in panels if panel is not None]))
     note = (
         "A dot is a trial: contributing samples of the loss's gradient against the metric, at the best epoch or "
@@ -97,42 +100,10 @@ def cocos_figure(studies: Sequence[Study]) -> Figure:
     return Figure("cocos", "COCOS against retrieval", note, options, height=360)
 
 
-@dataclass(frozen=True)
-class Counted:
-    """The trials of a study whose contributing samples were counted, each with the metrics of that epoch."""
-
-    study: Study
-    pairs: Sequence[tuple[Trial, Mapping[str, float]]]
-
-    @classmethod
-    def of(cls, study: Study) -> "Counted":
-        """Return the trials of a study, finished trials first, because a legend shows the marker of the first trial."""
-        pairs = [(trial, trial.epochs[epoch]) for trial in study.valued if (epoch := counted_epoch(trial))]
-        return cls(study, sorted(pairs, key=lambda pair: pair[0].state is not TrialState.FINISHED))
-
-    @cached_property
-    def columns(self) -> Mapping[str, Mapping[int, float]]:
-        """Metric -> number of each pair that has the metric -> its value."""
-        columns: dict[str, dict[int, float]] = defaultdict(dict)
-        for number, (_, metrics) in enumerate(self.pairs):
-            for name, value in metrics.items():
-                columns[name][number] = value
-        return columns
-
-    def having(self, metric: str) -> "Counted":
-        """Return the pairs that have a metric; where all have it this object, so that charts share its dots."""
-        numbers = self.columns.get(metric, {})
-        if len(numbers) == len(self.pairs):
-            return self
-        return Counted(self.study, [self.pairs[number] for number in numbers])
-
-    @cached_property
-    def dots(self) -> Json:
-        """The dots of the trials at their heights, the maximised metric; ``x`` has no values yet."""
-        trials = [trial for trial, _ in self.pairs]
-        heights, marker = list(self.columns[trials[0].metric].values()), draw.hollow(self.study, trials)
-        drawn = draw.dots(self.study, trials, [], heights, symbol=marker, opacity=0.75)
-        return {**drawn, "hovertemplate": f"{ABOUT}<br>{COUNTED}<extra></extra>"}
+def _counted(study: Study) -> Counted:
+    """Return the trials whose samples were counted; finished trials first: a legend shows the first trial's marker."""
+    counted = [(trial, trial.epochs[epoch]) for trial in study.valued if (epoch := counted_epoch(trial))]
+    return sorted(counted, key=lambda pair: pair[0].state is not TrialState.FINISHED)
 
 
 def counted_epoch(trial: Trial) -> int | None:
@@ -154,12 +125,11 @@ def _weight_panels(studies: Sequence[Study], ranked: Sequence[str]) -> list[Pane
     if not leaders:
         return []
     several = len({study.name for study, _ in leaders}) < len(leaders)
-    names = [study.name_of(trial) if several else study.short_label for study, trial in leaders]
-    settings = [setting_text(trial.parameters_at_best, most=NAMED) or "defaults" for _, trial in leaders]
-    drawn = [
-        (name, study.loss, trial.loss_parameters_at_best, style)
-        for name, (study, trial), style in zip(names, leaders, _STYLES, strict=False)
-    ]
+    drawn, captions = [], []
+    for (study, trial), style in zip(leaders, _STYLES, strict=False):
+        name = study.name_of(trial) if several else study.short_label
+        drawn.append((name, study.loss, trial.loss_parameters_at_best, style))
+        captions.append(f"{name}: {setting_text(trial.parameters_at_best, most=NAMED) or 'defaults'}")
     triplet = f"{printed(TRIPLET[0])}, {setting_text(TRIPLET[1])}"
     traces: dict[str, list[Json]] = {}
     for name, loss, parameters, style in [*drawn, (triplet, *TRIPLET, _TRIPLET_STYLE)]:
@@ -168,14 +138,13 @@ def _weight_panels(studies: Sequence[Study], ranked: Sequence[str]) -> list[Pane
     for of in {"positive", "negative"} & set(traces):
         # While its hinge is active, the triplet loss gives positives and negatives weight 1 at any similarity.
         traces[of].append(_weight_line(triplet, _TRIPLET_STYLE, np.ones_like(POINTS), 1.0))
-    caption = "; ".join(f"{name}: {setting}" for name, setting in zip(names, settings, strict=True))
     vertical = draw.axis("weight / peak", zeroline=True)
-    panels = [
-        Panel("", traces[of], {"xaxis": draw.axis(title, range=[-1, 1]), "yaxis": vertical})
-        for of, title in _AXES.items()
+    # The triplet is on the first axis, which is always drawn.
+    return [
+        Panel(words, traces[of], {"xaxis": draw.axis(title, range=[-1, 1]), "yaxis": vertical})
+        for words, (of, title) in zip(("; ".join(captions), "", ""), _AXES.items(), strict=True)
         if of in traces
     ]
-    return [replace(panels[0], caption=caption), *panels[1:]]
 
 
 def _leaders(ranked: Sequence[tuple[Study, Trial]]) -> list[tuple[Study, Trial]]:
@@ -191,36 +160,31 @@ def _weight_line(name: str, style: Json, weights: np.ndarray, peak: float) -> Js
     return draw.line(POINTS.round(3).tolist(), weights.round(4).tolist(), **style, **about)
 
 
-def _counters(group: Sequence[Counted]) -> list[str]:
-    """Return the names of the statistics without ``cocos/`` and direction, in the order in which they were reported."""
-    names = [name for counted in group for name in counted.columns if name.startswith(PREFIX)]
-    stripped = (name.removeprefix(PREFIX).removeprefix("i2t_").removeprefix("t2i_") for name in names)
-    return list(dict.fromkeys(stripped))
+def _without_direction(name: str) -> str:
+    return name.removeprefix(PREFIX).removeprefix("i2t_").removeprefix("t2i_")
 
 
-def _cocos_panel(group: Sequence[Counted], name: str, words: str) -> Panel | None:
+def _cocos_panel(counted: Sequence[tuple[Study, Counted]], key: str, words: str) -> Panel | None:
     """Return the trials with a counter; ``None`` without any, and a sentence where all have the same count."""
-    key = PREFIX + name
-    having = [some for counted in group if (some := counted.having(key)).pairs]
-    if not having:
+    traces: list[Json] = []
+    for study, pairs in counted:
+        having = [(trial, metrics) for trial, metrics in pairs if key in metrics]
+        if having:
+            trials, heights = [trial for trial, _ in having], [metrics[study.metric] for _, metrics in having]
+            marker = {"symbol": draw.hollow(study, trials), "opacity": 0.75}
+            dots = draw.dots(study, trials, [metrics[key] for _, metrics in having], heights, **marker)
+            traces.append({**dots, "hovertemplate": f"{ABOUT}<br>{COUNTED}<extra></extra>"})
+    if not traces:
         return None
-    columns = [list(some.columns[key].values()) for some in having]
-    counts = [count for column in columns for count in column]
+    counts = [count for trace in traces for count in trace["x"]]
     if len(set(counts)) == 1 < len(counts):
-        return Panel(
-            _caption(words, f"all {len(counts):,} trials have the same count, {value_text(counts[0])}"), [], {}
-        )
-    rho = rank_correlation(counts, [height for some in having for height in some.dots["y"]])
+        same = f"all {len(counts):,} trials have the same count, {value_text(counts[0])}"
+        return Panel(" · ".join(filter(None, (words, same))), [], {})
+    rho = rank_correlation(counts, [height for trace in traces for height in trace["y"]])
     known = "" if rho is None else f"ρ = {number_text(rho, signed=True, decimals=2)}, {len(counts):,} trials"
-    caption = _caption(words, known)
-    title = metric_words(name.removeprefix("i2t_").removeprefix("t2i_"))
-    traces = [{**some.dots, "x": column} for some, column in zip(having, columns, strict=True)]
-    axes = {"xaxis": draw.axis_of(title, counts), "yaxis": draw.axis(metric_words(having[-1].pairs[0][0].metric))}
-    return Panel(caption, traces, axes)
-
-
-def _caption(*parts: str) -> str:
-    return " · ".join(part for part in parts if part)
+    horizontal = draw.axis_of(metric_words(_without_direction(key)), counts)
+    axes = {"xaxis": horizontal, "yaxis": draw.axis(metric_words(counted[0][0].metric))}
+    return Panel(" · ".join(filter(None, (words, known))), traces, axes)
 
 
 def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float | None:

@@ -4,12 +4,10 @@ This module does not draw, read files or write HTML.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from pathlib import PurePath
-from typing import Any
 
 import msgspec
 
@@ -18,7 +16,7 @@ from orchestrator.journal.directory import TrackedRuns
 from orchestrator.journal.history import STANDINGS, History
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.report.figures import Figure
-from orchestrator.report.leaderboard import TrialColumn, TrialRow, columns, leaderboard
+from orchestrator.report.leaderboard import leaderboard
 from orchestrator.report.loss_figures import cocos_figure, weight_figure
 from orchestrator.report.queries import Queries
 from orchestrator.report.search_figures import budget_figure, early_figure, front_figure, learning_curves, over_trials
@@ -26,7 +24,7 @@ from orchestrator.report.space_figures import space_figures
 from orchestrator.report.studies import Study, studies_of
 from orchestrator.results.answer import Answer
 from orchestrator.results.answers import Summary, measure_of
-from orchestrator.text.values import count_text, duration_text
+from orchestrator.text.values import count_text, duration_text, flat
 from orchestrator.text.wording import number_text, printed
 from orchestrator.views.html import Fact
 
@@ -34,9 +32,13 @@ CAVEATS = "caveats"
 """Key of the answer that qualifies a dataset's results."""
 
 
-@dataclass(frozen=True)
 class Page:
-    """The page about an experiment.
+    """The page about an experiment in any state.
+
+    Args:
+        queries: See the attribute.
+        unended: State of an experiment whose journal records no end: ``running`` or ``killed``.
+        runs: The runs of the trials in MLflow, if they are known.
 
     Attributes:
         state: State of the search, in a word or two; ``as_of`` is the time of the newest record, UTC, if there is any.
@@ -45,70 +47,49 @@ class Page:
         drawn_beside: Keys of the figures that are drawn beside the only answer that needs them.
         makers: Key of a figure -> function that makes the figure, in the order of the page. A live page requests each
             figure when it is needed, because to make all takes most of the time.
-        runs: The runs of the trials in MLflow, if they are known.
+        queries: Queries with their answers, in the order of the page.
     """
 
-    name: str
-    description: str
-    state: str
-    as_of: str
-    measure: str
-    facts: list[Fact]
-    answers: Mapping[str, Sequence[Answer]]
-    drawn_beside: Sequence[str]
-    columns: list[TrialColumn]
-    rows: list[TrialRow]
-    makers: Mapping[str, Callable[[], Figure]]
-    queries: list[Queries]
-    cost: list[Fact]
-    experiment: str
-    digests: Mapping[str, str]
-    versions: Mapping[str, str]
-    runs: TrackedRuns | None
+    def __init__(
+        self,
+        history: History,
+        *,
+        queries: Sequence[Queries] = (),
+        unended: str = "not ended",
+        runs: TrackedRuns | None = None,
+    ) -> None:
+        studies, summary, experiment = studies_of(history), Summary(history), history.experiment
+        trials = list(history.trials.values())
+        metric = trials[0].metric if trials else "val/rsum"
+        further = [goal.metric for goal in summary.objectives[1:]] if experiment else []
+        newest = history.spending.newest
+        self.name = experiment.name or "experiment"
+        self.description = " ".join(experiment.description.split())
+        self.state = (history.outcome or unended).replace("_", " ")
+        self.as_of = "" if newest is None else f"{datetime.fromtimestamp(newest, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        self.measure = measure_of(metric, [summary])
+        self.facts = _facts(history)
+        self.answers = _answers(summary)
+        needed = Counter(answer.figure for group in self.answers.values() for answer in group if answer.figure)
+        # A figure of several datasets is drawn once, and several answers lead to it.
+        self.drawn_beside = [key for key, times in needed.items() if times == 1]
+        self.columns, self.rows = leaderboard(studies, metric, further)
+        self.makers = _figure_makers(summary, studies)
+        self.queries = queries
+        self.cost = _cost(trials, experiment.gpus)
+        # As JSON and back, because YAML would write an alias for an object that is there twice.
+        values = msgspec.json.decode(msgspec.json.encode(experiment.values))
+        # In ASCII, all characters that could not be seen are escaped.
+        self.experiment = yaml_text(values, width=100)
+        self.digests = dict(history.data)
+        known = {key.split(".")[-1]: value for key, value in flat(history.environment).items() if value is not None}
+        self.versions = {name.replace("_", " "): str(value) for name, value in known.items()}
+        self.runs = runs
 
     @cached_property
     def figures(self) -> dict[str, Figure]:
         """All figures by key; a figure without data has no options."""
         return {key: make() for key, make in self.makers.items()}
-
-
-def build_page(
-    history: History, *, queries: Sequence[Queries] = (), unended: str = "not ended", runs: TrackedRuns | None = None
-) -> Page:
-    """Return the page of an experiment in any state; queries and runs see ``Page``.
-
-    ``unended`` is the state of an experiment whose journal records no end: ``running`` or ``killed``.
-    """
-    studies, summary = studies_of(history), Summary(history)
-    trials = list(history.trials.values())
-    metric = trials[0].metric if trials else "val/rsum"
-    further = [goal.metric for goal in summary.objectives[1:]] if history.experiment else []
-    newest = history.spending.newest
-    rows, answers = leaderboard(studies), _answers(summary)
-    # As JSON and back, because YAML would write an alias for an object that is there twice.
-    values = msgspec.json.encode(history.experiment.values)
-    needed = Counter(answer.figure for group in answers.values() for answer in group if answer.figure)
-    return Page(
-        name=history.experiment.name or "experiment",
-        description=" ".join(history.experiment.description.split()),
-        state=(history.outcome or unended).replace("_", " "),
-        as_of="" if newest is None else f"{datetime.fromtimestamp(newest, UTC):%Y-%m-%d %H:%M:%S} UTC",
-        measure=measure_of(metric, [summary]),
-        facts=_facts(history),
-        answers=answers,
-        # A figure of several datasets is drawn once, and several answers lead to it.
-        drawn_beside=[key for key, times in needed.items() if times == 1],
-        columns=columns(metric, further, rows),
-        rows=rows,
-        makers=_figure_makers(summary, studies),
-        queries=list(queries),
-        cost=_cost(trials, history.experiment.gpus),
-        # In ASCII, all characters that could not be seen are escaped.
-        experiment=yaml_text(msgspec.json.decode(values), width=100),
-        digests=dict(history.data),
-        versions=_versions(history.environment),
-        runs=runs,
-    )
 
 
 def _figure_makers(summary: Summary, studies: Sequence[Study]) -> dict[str, Callable[[], Figure]]:
@@ -117,10 +98,9 @@ def _figure_makers(summary: Summary, studies: Sequence[Study]) -> dict[str, Call
         PurePath(dataset).name: [candidate.label for candidate in verdict.candidates]
         for dataset, verdict in summary.verdicts.items()
     }
-    goals = [(goal.metric, str(goal.direction)) for goal in summary.objectives]
     space = cache(lambda: {figure.key: figure for figure in space_figures(studies, summary.bands if begun else {})})
     return {
-        "front": lambda: front_figure(summary.fronts, goals, studies),
+        "front": lambda: front_figure(summary.fronts, summary.objectives, studies),
         "trials": lambda: over_trials(studies),
         "curves": lambda: learning_curves(studies),
         "budget": lambda: budget_figure(summary.equal_budget if begun else {}, studies),
@@ -178,15 +158,4 @@ def _cost(trials: Sequence[Trial], gpus: float | None) -> list[Fact]:
     retries = sum(trial.retries for trial in trials)
     if retries:
         facts.append(("Retries", f"{retries:,}", "after an error; their lost epochs are not in the trial time"))
-    return facts
-
-
-def _versions(environment: Mapping[str, Any]) -> dict[str, str]:
-    """Return the recorded packages, revision and machine as a flat mapping."""
-    facts: dict[str, str] = {}
-    for name, value in environment.items():
-        if isinstance(value, Mapping):
-            facts |= _versions(value)
-        elif value is not None:
-            facts[name.replace("_", " ")] = str(value)
     return facts

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.journal.history import History
 from orchestrator.report.figures import ABOUT, Figure, Panel, plain
-from orchestrator.report.leaderboard import about, naming
-from orchestrator.report.page import build_page
+from orchestrator.report.leaderboard import texts_on_charts
+from orchestrator.report.page import Page
 from orchestrator.results.answer import Json
 from orchestrator.views.html import stylesheet
 
@@ -25,9 +25,8 @@ def plotly_figures(history: History) -> dict[str, "PlotlyFigure"]:
     A figure with a choice, or with several drawings side by side, becomes several figures, whose names differ after a
     colon, such as ``curves: nt_xent``.
     """
-    page = build_page(history)
-    named = naming(page.columns)
-    trials = {row.id: about(row, named) for row in page.rows}
+    page = Page(history)
+    trials = texts_on_charts(page.columns, page.rows)
     return {
         name: _figure(f"{figure.title}: {panel.caption}" if panel.caption else figure.title, panel, figure, trials)
         for figure in page.figures.values()

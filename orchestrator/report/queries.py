@@ -71,20 +71,19 @@ class Query:
 
 @dataclass(frozen=True)
 class Queries:
-    """Queries of one model, or of two models that are compared, under headings; a reader opens them if they are folded.
+    """Queries of one model, or of two models that are compared, under headings.
 
     ``note`` says what the queries rest on, and the reason for missing answers or pictures; ``table`` how many queries
-    two models find.
+    two models find, whose queries a reader opens.
     """
 
     title: str = ""
     note: str = ""
     table: Table | None = None
     groups: Mapping[str, Sequence[Query]] = field(default_factory=dict)
-    folded: bool = False
 
 
-def ask_model(checkpoint: Path, data: "Dataset", source: "Source", split: str, *, device: str = "auto") -> Queries:
+def ask_model(checkpoint: Path, data: "Dataset", source: "Source", split: str, title: str, *, device: str) -> Queries:
     """Return the retrievals of a checkpoint's best model on ``val``, or on ``test`` if the test split has been opened.
 
     The queries are spread evenly over the split, so that no person selects the queries.
@@ -94,6 +93,7 @@ def ask_model(checkpoint: Path, data: "Dataset", source: "Source", split: str, *
         data: The dataset that the model was trained on.
         source: Source of the dataset's image files.
         split: Name of the split.
+        title: Heading of the queries.
         device: See ``trainables.seeding``.
 
     Raises:
@@ -126,18 +126,17 @@ def ask_model(checkpoint: Path, data: "Dataset", source: "Source", split: str, *
         _answered(shown.caption(caption), scores, images == owners[caption], shown.image)
         for caption, scores in zip(asked_captions, of_captions, strict=True)
     ]
-    return Queries(f"{data.name} {split}", missing, groups=dict(zip(WAYS, (i2t, t2i), strict=True)))
+    return Queries(title, missing, groups=dict(zip(WAYS, (i2t, t2i), strict=True)))
 
 
 class Pictures:
     """The image files of a dataset as small data URIs, looked up in the dataset's folder and the folders in it.
 
-    A link that leads out of the dataset's roots is not followed. A source that is ``None`` has no pictures.
+    A link that leads out of the dataset's roots is not followed.
     """
 
-    def __init__(self, source: "Source | None") -> None:
-        self._source = source
-        self._folders = [] if source is None else image_folders(source.folder)
+    def __init__(self, source: "Source") -> None:
+        self._roots, self._folders = source.roots, image_folders(source.folder)
 
     def __call__(self, filename: str) -> str:
         """Return an image file by its name in the dataset; empty if the file is missing."""
@@ -146,8 +145,8 @@ class Pictures:
 
     def find(self, filename: str) -> Path | None:
         """Return the path of an image file; ``None`` if the file is missing."""
-        path = find_image(self._folders, filename) if filename and self._source is not None else None
-        return None if path is None or link_problem(path, self._source.roots) else path  # type: ignore[union-attr]
+        path = find_image(self._folders, filename)
+        return None if path is None or link_problem(path, self._roots) else path
 
 
 @dataclass(frozen=True)
@@ -220,7 +219,7 @@ def compared_queries(
         return Queries(title, "The ranks of the queries were not kept when the test split was evaluated.")
     seeds = " and ".join(dict.fromkeys(count_text(len(runs), "seed") for runs in ranks))
     note = f"A rank is the median over {seeds} of the two candidates."
-    compared = Queries(title, note, compare_queries(ranks[0], ranks[1], (first, second)), folded=True)
+    compared = Queries(title, note, compare_queries(ranks[0], ranks[1], (first, second)))
     if not isinstance(data, str) and ranks[0][0].queries != data[0].queries_digest():
         data = "The data have other queries now, so pictures and captions are not shown."
     if isinstance(data, str):
@@ -259,14 +258,14 @@ def _pair(number: int, ranks: Mapping[str, float], shown: _Shown, way: str) -> Q
     return Query(shown.caption(number), ranks, [shown.image(int(owners[number]), correct=True)])
 
 
-def find_pictures(dataset: str, data_root: Path) -> tuple[Pictures, str]:
-    """Return the pictures of a dataset, and the reason if its data are missing."""
+def find_pictures(dataset: str, data_root: Path) -> tuple[Callable[[str], str], str]:
+    """Return file name -> data URI of the pictures of a dataset, which is empty without its data, and the reason."""
     from trainables.data.source import find_source
 
     try:
         return Pictures(find_source(dataset, data_root)), ""
     except DataError as error:
-        return Pictures(None), f"The page has no pictures: {reason_of(error)}"
+        return lambda filename: "", f"The page has no pictures: {reason_of(error)}"
 
 
 def retrieved_items(

@@ -1,7 +1,7 @@
 """The page about an experiment as one HTML file, with its data, its scripts and Plotly."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,11 @@ import msgspec
 from markupsafe import Markup
 
 from orchestrator.report.figures import Figure
-from orchestrator.report.leaderboard import TrialColumn, TrialRow, about, naming
+from orchestrator.report.leaderboard import TrialColumn, TrialRow, texts_on_charts
 from orchestrator.report.page import Page
 from orchestrator.results.answer import Json
 from orchestrator.text.values import visible_values
 from orchestrator.views.html import asset, filled, policy, theme
-from trainables.files import write_whole
 
 ROUND = "%.6g"
 """Format of a coordinate, with six significant digits: the error is below a pixel on the widest screen."""
@@ -44,11 +43,6 @@ PLOTLY = Path(__file__).parent / "vendor" / "plotly-cartesian.min.js"
 
 UPLOAD = "https://cloud.plotly.com/newchart"
 """Plotly's preset of ``plotlyServerURL``. No setting of its bundler leaves out the code of the upload."""
-
-
-def write_report(page: Page, path: Path) -> None:
-    """Write the page whole, or not at all."""
-    write_whole(path, render_page(page))
 
 
 def render_page(page: Page) -> str:
@@ -90,11 +84,6 @@ def embedded(**data: Any) -> Markup:
 def options_of(figure: Figure) -> list[Json]:
     """Return the data of a figure's charts, with all digits."""
     return [{"label": option.label, "panels": [vars(panel) for panel in option.panels]} for option in figure.options]
-
-
-def plain_options(figure: Figure) -> list[Json]:
-    """Return the data of a figure's charts as plain values."""
-    return list(rounded(options_of(figure)))
 
 
 def rounded(value: Any) -> Any:
@@ -141,15 +130,15 @@ def packed(value: Any) -> tuple[Any, list[Any]]:
     return pack(value), lists
 
 
-def plain_rows(columns: Sequence[TrialColumn], rows: Iterable[TrialRow]) -> list[dict[str, Any]]:
+def plain_rows(columns: Sequence[TrialColumn], rows: Sequence[TrialRow]) -> list[dict[str, Any]]:
     """Return rows of the leaderboard for the page's script, without the keys of the columns, to save space."""
-    keys, named = [column.key for column in columns], naming(columns)
+    keys, abouts = [column.key for column in columns], texts_on_charts(columns, rows)
     return [
         {
             "sort": rounded([row.sort.get(key) for key in keys]),
             "shown": [row.shown.get(key, "") for key in keys],
-            "about": about(row, named),
-            **{name: getattr(row, name) for name in ("id", "state", "study", "details")},
+            "about": abouts[row.id],
+            **{name: getattr(row, name) for name in ("id", "repeats", "state", "study", "details")},
         }
         for row in rows
     ]

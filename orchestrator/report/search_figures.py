@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from orchestrator.experiment.sections import Objective
 from orchestrator.journal.points import Point, points_of
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.report import figures as draw
@@ -25,9 +26,8 @@ LEARNED = "loss/"
 """Start of the names of metrics that hold learned hyper-parameters."""
 FEW = 30
 """Most trials of a dataset for which the chart shown first has all curves."""
-
-Goal = tuple[str, str]
-"""An objective: its metric, and ``maximize`` or ``minimize``."""
+INTERVAL = "[%{customdata[0]:.4g}, %{customdata[1]:.4g}]"
+"""Place in a hover template of the ends of an interval."""
 
 
 def over_trials(studies: Sequence[Study]) -> Figure:
@@ -37,8 +37,14 @@ def over_trials(studies: Sequence[Study]) -> Figure:
         "trials that were trained to the end. Crosses on the floor diverged or failed. A click on a dot finds it in "
         "the leaderboard."
     )
-    panels = {dataset: _over_trials(group) for dataset, group in by_dataset(studies).items()}
-    options = [Option(printed(dataset), [panel]) for dataset, panel in panels.items() if panel.data]
+    options = []
+    for dataset, group in by_dataset(studies).items():
+        values = [trial.best_value for study in group for trial in study.valued if trial.best_value is not None]
+        floor = min(values) - 0.05 * (max(values) - min(values) or 1) if values else 0.0
+        if traces := [trace for study in group for trace in _trial_traces(study, floor)]:
+            last = max(trial.number for study in group for trial in study.trials)
+            axes = {"xaxis": draw.whole("trial", last), "yaxis": _metric_axis(group)}
+            options.append(Option(printed(dataset), [Panel("", traces, axes)]))
     return Figure("trials", "The search, trial by trial", note, options)
 
 
@@ -86,32 +92,19 @@ def budget_figure(budgets: Mapping[str, Json], studies: Sequence[Study]) -> Figu
     return Figure("budget", "Equal budget", note, options)
 
 
-def front_figure(fronts: Mapping[str, Sequence[Point]], goals: Sequence[Goal], studies: Sequence[Study]) -> Figure:
+def front_figure(fronts: Mapping[str, Sequence[Point]], goals: Sequence[Objective], studies: Sequence[Study]) -> Figure:
     """Return each pair of objectives of each dataset, the front as a line through its members."""
     groups = by_dataset(studies)
     note = (
         "Every setting that was trained to its end is a mark. Filled: on the front, which is listed below. "
         "Hollow: another setting is better in at least one objective, and worse in none."
     )
-    options = [
-        Option(
-            printed(dataset)
-            if len(goals) == 2
-            else f"{printed(dataset)}: {metric_words(y[0])} and {metric_words(x[0])}",
-            [_front(groups[Path(dataset).name], front, x, y)],
-        )
-        for dataset, front in fronts.items()
-        for y, x in combinations(goals, 2)
-    ]
+    options = []
+    for dataset, front in fronts.items():
+        for y, x in combinations(goals, 2):
+            pair = f": {metric_words(y.metric)} and {metric_words(x.metric)}" if len(goals) > 2 else ""
+            options.append(Option(printed(dataset) + pair, [_front(groups[Path(dataset).name], front, x, y)]))
     return Figure("front", "Pareto front", note, options)
-
-
-def _over_trials(studies: Sequence[Study]) -> Panel:
-    values = [trial.best_value for study in studies for trial in study.valued if trial.best_value is not None]
-    floor = min(values) - 0.05 * (max(values) - min(values) or 1) if values else 0.0
-    last = max((trial.number for study in studies for trial in study.trials), default=0)
-    traces = [trace for study in studies for trace in _trial_traces(study, floor)]
-    return Panel("", traces, {"xaxis": draw.whole("trial", last), "yaxis": draw.axis(_metric(studies))})
 
 
 def _trial_traces(study: Study, floor: float) -> list[Json]:
@@ -130,10 +123,7 @@ def _trial_traces(study: Study, floor: float) -> list[Json]:
         numbers, best = [trial.number for trial in finished], highest_means(finished)
         # The line goes on to the newest trial, because no better value has come since.
         numbers, best = [*numbers, max(trial.number for trial in study.trials)], [*best, best[-1]]
-        about: Json = {"legendgroup": study.name, "showlegend": False, "hoverinfo": "skip"}
-        traces.append(
-            draw.line(numbers, best, color=draw.shade(study.place), shape="hv", dash=draw.dash(study.place), **about)
-        )
+        traces.append(draw.line(numbers, best, **draw.style(study), shape="hv", showlegend=False, hoverinfo="skip"))
     return traces
 
 
@@ -156,34 +146,28 @@ def highest_means(finished: Sequence[Trial]) -> list[float]:
 def _options_of_dataset(dataset: str, studies: Sequence[Study]) -> list[Option]:
     """Return all curves of a dataset with few trials, else the leaders'; nothing for a single study with few trials."""
     count = sum(len(study.valued) for study in studies)
-    if count == 0 or (len(studies) == 1 and count <= FEW):
+    if len(studies) == 1 and count <= FEW:
         return []
-    leading = {
-        study.name: study.leader or max(study.valued, key=lambda trial: trial.best_value or 0.0, default=None)
+    leading = [
+        (study, study.leader or max(study.valued, key=lambda trial: trial.best_value or 0.0))
         for study in studies
-    }
-    thin = [
-        _curve(trial, trial.id, draw.shade(study.place), 1.2, legendgroup=study.name, showlegend=False, opacity=0.55)
-        for study in studies
-        for trial in study.valued
-        if count <= FEW and trial is not leading[study.name]
+        if study.valued
     ]
     # The curves of the leaders come last, so that no other curve hides them.
-    bold = [
-        _curve(
-            trial, study.short_label, draw.shade(study.place), 2.5, legendgroup=study.name, dash=draw.dash(study.place)
-        )
-        for study in studies
-        if (trial := leading[study.name]) is not None
-    ]
+    thin, bold = [], []
+    for study, leader in leading:
+        bold.append(_curve(leader, study.short_label, width=2.5, **draw.style(study)))
+        faint: Json = {"legendgroup": study.name, "showlegend": False, "opacity": 0.55}
+        others = [trial for trial in study.valued if count <= FEW and trial is not leader]
+        thin += [_curve(trial, trial.id, draw.shade(study.place), 1.2, **faint) for trial in others]
     label = f"{'All trials' if count <= FEW else 'Leaders'} on {printed(dataset)}"
-    return [Option(label, [Panel("", [*thin, *bold], _epoch_axes(studies))])]
+    return [Option(label, [Panel("", [*thin, *bold], _epoch_axes(studies))])] if leading else []
 
 
 def _options_of_study(study: Study) -> Iterator[Option]:
     """Yield the curves of the metric of a study, and of each hyper-parameter that was trained with the model."""
     ranked = sorted(study.valued, key=lambda trial: -(trial.best_value or 0.0))
-    yield Option(study.label, [_curves(study, ranked, ranked[0].metric, draw.axis(_metric([study])))])
+    yield Option(study.label, [_curves(study, ranked, study.metric, _metric_axis([study]))])
     # All epochs of a trial have equal names, so only one epoch is read: reading all of a long journal takes long.
     epochs = [trial.epochs[trial.last_epoch] for trial in ranked]
     learned = dict.fromkeys(name for metrics in epochs for name in metrics if name.startswith(LEARNED))
@@ -234,12 +218,12 @@ def _bands(trials: Sequence[Trial], metric: str) -> list[Json]:
 
 
 def _epoch_axes(studies: Sequence[Study]) -> Json:
-    last = max((trial.last_epoch for study in studies for trial in study.trials), default=0)
-    return {"xaxis": draw.whole("epoch", last), "yaxis": draw.axis(_metric(studies))}
+    last = max(trial.last_epoch for study in studies for trial in study.trials)
+    return {"xaxis": draw.whole("epoch", last), "yaxis": _metric_axis(studies)}
 
 
-def _metric(studies: Sequence[Study]) -> str:
-    return metric_words(next((trial.metric for study in studies for trial in study.trials), "val/rsum"))
+def _metric_axis(studies: Sequence[Study]) -> Json:
+    return draw.axis(metric_words(studies[0].metric))
 
 
 def _rank_agreement(study: Study) -> list[Json]:
@@ -247,14 +231,8 @@ def _rank_agreement(study: Study) -> list[Json]:
     if not taus:
         return []
     hover = f"{settings} settings<br>epoch %{{x}}: τ %{{y:.2f}}<extra></extra>"
-    about: Json = {
-        "name": draw.plain(study.short_label),
-        "legendgroup": study.name,
-        "dash": draw.dash(study.place),
-        "mode": "lines+markers",
-        "hovertemplate": hover,
-    }
-    return [draw.line(list(taus), [round(tau, 3) for tau in taus.values()], color=draw.shade(study.place), **about)]
+    about: Json = {"name": draw.plain(study.short_label), **draw.style(study), "hovertemplate": hover}
+    return [draw.line(list(taus), [round(tau, 3) for tau in taus.values()], mode="lines+markers", **about)]
 
 
 def _budget(dataset: str, budget: Json, unit: str, studies: Sequence[Study]) -> Panel:
@@ -263,7 +241,20 @@ def _budget(dataset: str, budget: Json, unit: str, studies: Sequence[Study]) -> 
     traces: list[Json] = []
     for number, loss in enumerate(budget["losses"]):
         place = places.get((Path(dataset).name, loss["model"], loss["loss"]), number)
-        traces += _band_and_line(loss, unit, names[loss["label"]], place)
+        x, low, high = loss[unit], loss["low"], loss["high"]
+        name, color = draw.plain(names[loss["label"]]), draw.shade(place)
+        about: Json = {
+            "name": name,
+            "legendgroup": name,
+            "mode": "lines+markers" if len(x) <= 20 else "lines",
+            "customdata": list(zip(low, high, strict=True)),
+            "hovertemplate": f"{name}<br>%{{x:.4g}}: %{{y:.4g}} {INTERVAL}<extra></extra>",
+            "marker": {"color": color, "size": 5},
+        }
+        traces += [
+            draw.band(x, low, high, color.replace("--c", "--soft"), legendgroup=name, showlegend=False),
+            draw.line(x, loss["expected"], color=color, width=2.5, dash=draw.dash(place), **about),
+        ]
     most = max(loss[unit][-1] for loss in budget["losses"])
     horizontal = draw.whole("trials", round(most)) if unit == "trials" else draw.axis(_unit(budget, unit))
     return Panel("", traces, {"xaxis": horizontal, "yaxis": draw.axis(f"best {metric_words(budget['metric'])}")})
@@ -273,40 +264,24 @@ def _unit(budget: Json, unit: str) -> str:
     return str(budget["hours_are"]) if unit == "hours" else unit
 
 
-def _band_and_line(loss: Json, unit: str, label: str, place: int) -> list[Json]:
-    x, low, high, name, color = loss[unit], loss["low"], loss["high"], draw.plain(label), draw.shade(place)
-    interval = "[%{customdata[0]:.4g}, %{customdata[1]:.4g}]"
-    about: Json = {
-        "name": name,
-        "legendgroup": name,
-        "mode": "lines+markers" if len(x) <= 20 else "lines",
-        "customdata": list(zip(low, high, strict=True)),
-        "hovertemplate": f"{name}<br>%{{x:.4g}}: %{{y:.4g}} {interval}<extra></extra>",
-        "marker": {"color": color, "size": 5},
-    }
-    return [
-        draw.band(x, low, high, color.replace("--c", "--soft"), legendgroup=name, showlegend=False),
-        draw.line(x, loss["expected"], color=color, width=2.5, dash=draw.dash(place), **about),
-    ]
-
-
-def _front(studies: Sequence[Study], front: Sequence[Point], x: Goal, y: Goal) -> Panel:
+def _front(studies: Sequence[Study], front: Sequence[Point], x: Objective, y: Objective) -> Panel:
     members = {point.first.id for point in front}
     # A setting with several trainings has one mark, at their means.
     points = {point.first.id: point for study in studies for point in study.points.values() if point.finished}
     beaten = [point for point in points.values() if point.first.id not in members]
-    ordered = sorted(front, key=lambda point: point.mean(x[0]) or 0.0)
+    ordered = sorted(front, key=lambda point: point.mean(x.metric) or 0.0)
     traces = [_marks(beaten, x, y, "beaten", "markers", "circle-open", "--muted")] if beaten else []
     # The front of two objectives is a line; the members of a front of more objectives need not lie on a line.
     traces.append(_marks(ordered, x, y, "on the front", "lines+markers", "circle", "--c1"))
     return Panel("", traces, {"xaxis": _goal_axis(x), "yaxis": _goal_axis(y)})
 
 
-def _goal_axis(goal: Goal) -> Json:
-    return draw.axis(f"{metric_words(goal[0])} ({'higher' if goal[1] == 'maximize' else 'lower'} is better)")
+def _goal_axis(goal: Objective) -> Json:
+    better = "higher" if goal.direction == "maximize" else "lower"
+    return draw.axis(f"{metric_words(goal.metric)} ({better} is better)")
 
 
-def _marks(points: Sequence[Point], x: Goal, y: Goal, name: str, mode: str, marker: str, color: str) -> Json:
+def _marks(points: Sequence[Point], x: Objective, y: Objective, name: str, mode: str, marker: str, color: str) -> Json:
     values = "%{xaxis.title.text} %{x:.4g}<br>%{yaxis.title.text} %{y:.4g}"
     about: Json = {
         "name": name,
@@ -315,5 +290,5 @@ def _marks(points: Sequence[Point], x: Goal, y: Goal, name: str, mode: str, mark
         "hovertemplate": f"{ABOUT}<br>{values}<extra></extra>",
         "marker": {"color": color, "symbol": marker, "size": 9},
     }
-    places = [point.mean(x[0]) for point in points], [point.mean(y[0]) for point in points]
+    places = [point.mean(x.metric) for point in points], [point.mean(y.metric) for point in points]
     return draw.line(*places, color=color, width=1.5, dash="dot", **about)

@@ -6,13 +6,11 @@ coordinates are ordinary traces, because Plotly's own need WebGL, and its bundle
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from orchestrator.journal.trial import Trial
 from orchestrator.report import figures as draw
 from orchestrator.report.figures import ABOUT, MANY, Figure, Option, Panel
 from orchestrator.report.studies import Study, best_studies
@@ -35,7 +33,7 @@ TICK = {"showarrow": False, "xanchor": "left", "xshift": 2, "borderpad": 1, "bgc
 
 def space_figures(studies: Sequence[Study], bands: Mapping[str, Band]) -> list[Figure]:
     """Return the figures of the search space, with one option for each study; its surface is in ``bands``."""
-    all_spaces = [searched(study, bands.get(study.name)) for study in best_studies(studies)]
+    all_spaces = [Searched(study, bands.get(study.name)) for study in best_studies(studies)]
     spaces = [space for space in all_spaces if space.parameters]
     return [
         Figure(
@@ -71,29 +69,27 @@ def space_figures(studies: Sequence[Study], bands: Mapping[str, Band]) -> list[F
     ]
 
 
-@dataclass(frozen=True)
 class Searched:
-    """The trials of a study that have a value, with the parameters in which they differ: name -> value in each trial.
+    """The trials of a study that have a value, with the parameters in which they differ.
 
-    The axes of the parameters in ``logs`` are logarithmic. The band is the surface, where there are enough trials.
+    Attributes:
+        values: The maximised metric of each trial.
+        parameters: Name -> value in each trial.
+        names: Name of a parameter -> its name for people.
+        logs: Names of the parameters whose axes are logarithmic.
+        band: The surface, where there are enough trials.
     """
 
-    study: Study
-    trials: Sequence[Trial]
-    values: Sequence[float]
-    parameters: Mapping[str, Sequence[Any]]
-    logs: frozenset[str]
-    band: Band | None = None
-
-    @property
-    def metric(self) -> str:
-        """The metric that the search maximised."""
-        return self.trials[0].metric
-
-    @property
-    def names(self) -> dict[str, str]:
-        """Name -> name for people of each parameter."""
-        return parameter_names(self.parameters)
+    def __init__(self, study: Study, band: Band | None = None) -> None:
+        self.study, self.band, self.trials = study, band, study.valued
+        self.values = [trial.best_value or 0.0 for trial in self.trials]
+        # In conditional search spaces a trial may lack a parameter; only parameters that every trial has can be drawn.
+        first = self.trials[0].params if self.trials else {}
+        shared = [name for name in first if all(name in trial.params for trial in self.trials)]
+        columns = {name: [trial.params[name] for trial in self.trials] for name in shared}
+        self.parameters = {name: column for name, column in columns.items() if len(set(map(str, column))) > 1}
+        self.names = parameter_names(self.parameters)
+        self.logs = {name for name, column in self.parameters.items() if _is_log(study.logs, name, column)}
 
     @property
     def numbers(self) -> list[str]:
@@ -146,19 +142,6 @@ def _round_values(low: float, high: float) -> list[float]:
     return [float(f"{place * step:.6g}") for place in range(int(np.ceil(low / step)), int(np.floor(high / step)) + 1)]
 
 
-def searched(study: Study, band: Band | None = None) -> Searched:
-    """Return the searched parameters of a study, with its surface."""
-    # In conditional search spaces a trial may lack a parameter; only parameters that every trial has can be drawn.
-    names = [name for trial in study.valued[:1] for name in trial.params]
-    names = [name for name in names if all(name in trial.params for trial in study.valued)]
-    trials = study.valued
-    values = [trial.best_value or 0.0 for trial in trials]
-    columns = {name: [trial.params[name] for trial in trials] for name in names}
-    columns = {name: column for name, column in columns.items() if len({str(value) for value in column}) > 1}
-    logs = frozenset(name for name, column in columns.items() if _is_log(study.logs, name, column))
-    return Searched(study, trials, values, columns, logs, band)
-
-
 def is_word(values: Sequence[Any]) -> bool:
     """Say whether a parameter is no number in some trial."""
     return not all(map(is_number, values))
@@ -183,7 +166,7 @@ def parallel(space: Searched) -> Panel:
     # One trace for each colour: thousands of traces, one a trial, would take seconds to draw.
     places = np.minimum((shares * len(draw.SCALE)).astype(int), len(draw.SCALE) - 1)
     traces = [_bundle(space, heights, np.flatnonzero(places == place), place) for place in np.unique(places)]
-    names = [*map(draw.plain, space.names.values()), draw.plain(metric_words(space.metric))]
+    names = [*map(draw.plain, space.names.values()), draw.plain(metric_words(space.study.metric))]
     ends = [-0.1, len(names) - 0.55]
     layout = {
         "xaxis": {"tickvals": list(range(len(names))), "ticktext": names, "range": ends, "gridcolor": "--strong"},
@@ -212,11 +195,11 @@ def _bundle(space: Searched, heights: np.ndarray, trials: np.ndarray, place: int
 
 
 def _slice(space: Searched, name: str) -> Panel:
-    values = [draw.plain(str(value)) if isinstance(value, str | bool) else value for value in space.parameters[name]]
+    values = [value if is_number(value) else draw.plain(str(value)) for value in space.parameters[name]]
     marker = {"symbol": draw.hollow(space.study, space.trials), "color": space.values, "coloraxis": "coloraxis"}
     layout = {
         "xaxis": space.axis(name),
-        "yaxis": draw.axis(metric_words(space.metric)),
+        "yaxis": draw.axis(metric_words(space.study.metric)),
         "showlegend": False,
         # The metric is the title of the vertical axis already.
         **draw.colour_scale("", space.values),
@@ -259,7 +242,7 @@ def _contour(space: Searched, first: str, second: str) -> Panel:
     marker = {"symbol": "circle", "color": space.values, "coloraxis": "coloraxis", "line": rim}
     traces.append(draw.dots(space.study, space.trials, space.parameters[first], space.parameters[second], **marker))
     axes = {"xaxis": space.axis(first), "yaxis": space.axis(second), "showlegend": False}
-    return Panel("", traces, {**axes, **draw.colour_scale(space.metric, space.values)})
+    return Panel("", traces, {**axes, **draw.colour_scale(space.study.metric, space.values)})
 
 
 def _field(band: Band, first: str, second: str) -> list[Json]:

@@ -24,7 +24,7 @@ class Study:
         label: Printed names of what distinguishes the study: its loss, and dataset or model where these differ.
         short_label: The label without the dataset, for a chart of one dataset.
         place: Position in the experiment, from 0; decides colour and symbol.
-        trials: Trials of the study's search, in the order of their numbers.
+        trials: Trials of the study's search, at least one, in the order of their numbers.
         repeats: Trials of the study's confirmation, trained again with fresh seeds.
         logs: Range -> whether it is logarithmic, see ``log_ranges``.
     """
@@ -39,6 +39,11 @@ class Study:
     trials: Sequence[Trial]
     repeats: Sequence[Trial] = ()
     logs: Mapping[str, bool] = field(default_factory=dict)
+
+    @property
+    def metric(self) -> str:
+        """The metric that the search maximised."""
+        return self.trials[0].metric
 
     def name_of(self, trial: Trial) -> str:
         """Return the name of a trial where its dataset is named beside it, such as ``NT-Xent 0003``."""

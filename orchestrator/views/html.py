@@ -27,7 +27,6 @@ from orchestrator.text.values import value_text, visible
 from orchestrator.text.wording import MISSING, number_text, printed, value_in_unit
 from orchestrator.views.grid import TextColumn, grid
 from orchestrator.views.terminal import SETTINGS, short_setting
-from trainables.files import write_whole
 
 Fact = tuple[str, str, str]
 """Name of a number, the number as text, and an explanation, which may be empty."""
@@ -134,27 +133,18 @@ def named_number(name: str, value: float) -> str:
 def render_html(answers: Sequence[Answer]) -> str:
     """Return answers as a page, those of a dataset under its name; every string is escaped."""
     groups = [(dataset, list(group)) for dataset, group in groupby(answers, lambda answer: answer.dataset)]
-    sections = [(dataset and printed(dataset), "", "", group) for dataset, group in groups]
-    return _page("Results", "Answers", sections, (), ())
+    return sections_page(
+        "Results", "Answers", [(dataset and printed(dataset), "", "", group) for dataset, group in groups]
+    )
 
 
-def write_sections(
-    title: str,
-    eyebrow: str,
-    sections: Sequence[Section],
-    path: Path,
-    *,
-    facts: Sequence[Fact] = (),
-    notes: Sequence[str] = (),
-) -> None:
-    """Write answers under several headings as one HTML file, whole, or not at all; every string is escaped.
+def sections_page(
+    title: str, eyebrow: str, sections: Sequence[Section], *, facts: Sequence[Fact] = (), notes: Sequence[str] = ()
+) -> str:
+    """Return answers under several headings as a page; every string is escaped.
 
     ``eyebrow`` is what the page is, in a few words above the title; ``facts`` and sentences (``notes``) are below it.
     """
-    write_whole(path, _page(title, eyebrow, sections, facts, notes))
-
-
-def _page(title: str, eyebrow: str, sections: Sequence[Section], facts: Sequence[Fact], notes: Sequence[str]) -> str:
     values = {"title": title, "eyebrow": eyebrow, "sections": sections, "facts": facts, "notes": notes}
     return filled("answers.html.j2", [theme()], **values)
 

@@ -21,7 +21,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from orchestrator.journal.directory import read_error
-from orchestrator.report.render import embedded, plain_options, plain_rows, plotly_source, report_values, scripts
+from orchestrator.report.render import embedded, options_of, plain_rows, plotly_source, report_values, rounded, scripts
 from orchestrator.results.answer import Answer, Quantity
 from orchestrator.results.answers import Summary, measure_of
 from orchestrator.text.values import visible, visible_values
@@ -92,9 +92,10 @@ class Server:
         if watched is None:
             return _json({"html": _changing(self.html(None)), "rows": [], "since": 0})
         with watched.lock:
+            # The journal is read here alone: rows of a later record would be missed by a browser that has its version.
             html = self.html(watched)
             changed = watched.rows_since(int(since) if since.isdecimal() else 0)
-            rows = plain_rows(watched.seen().page.columns, changed)
+            rows = plain_rows(watched.page.columns, changed)
             return _json({"html": _changing(html), "rows": rows, "since": watched.followed.version})
 
     async def events(self, request: Request) -> Response:
@@ -126,7 +127,7 @@ class Server:
             figure = page.makers[key]()
         macros: Any = templates(*ROOMS).get_template("figure.html.j2").module
         html = str(macros.figure_card(figure, page.name)) if figure.options else ""
-        return _json({"html": html, "options": plain_options(figure)})
+        return _json({"html": html, "options": rounded(options_of(figure))})
 
     def error(self, request: Request) -> Response:
         """Return the last output of the processes of a failed trial."""

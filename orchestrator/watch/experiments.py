@@ -13,13 +13,13 @@ from orchestrator.journal.journal import JournalError
 from orchestrator.journal.lock import find_holder
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.report.leaderboard import TrialRow
-from orchestrator.report.page import Page, build_page
+from orchestrator.report.page import Page
 from orchestrator.results.answer import Answer
 from orchestrator.results.answers import Summary, headline_of
 from orchestrator.searches.status import Followed, Status
 from orchestrator.searches.trial_table import count_words
 from orchestrator.text.wording import metric_text, setting_text
-from trainables.errors import UserError
+from trainables.errors import ConfigError, UserError
 
 FAILURES = 20
 """Most failed or diverged trials that are shown; the newest are shown."""
@@ -62,6 +62,7 @@ class Watched:
         self.lock = threading.RLock()
         self.followed = Followed(directory)
         self.problem: str | None = None
+        self._damage: str | None = None
         self._state: tuple[object, ...] = ()
         self._reading: Future[None] | None = None
         self._rows: dict[str, tuple[int, TrialRow]] = {}
@@ -70,10 +71,12 @@ class Watched:
         """Read the new records of the journal, and return the experiment; an error is kept in ``problem``."""
         with self.lock:
             try:
+                # A journal stays damaged until it changes; a disk that could not be read may answer the next time.
                 if self.followed.read_on():
-                    self.problem = None
+                    self._damage = None
+                self.problem = self._damage
             except JournalError as error:
-                self.problem = str(error)
+                self.problem = self._damage = str(error)
             except OSError as error:
                 self.problem = f"{self.directory}: {error.strerror}"
             state = self.followed.version, find_holder(self.directory) is not None, self.problem
@@ -103,7 +106,7 @@ class Watched:
     def page(self) -> Page:
         """The page, whose figures are made when they are requested."""
         unended = "killed" if self.status.holder is None else "running"
-        return build_page(self.status.history, unended=unended, runs=read_runs(self.directory))
+        return Page(self.status.history, unended=unended, runs=read_runs(self.directory))
 
     @cached_property
     def live(self) -> dict[str, Any]:
@@ -146,12 +149,11 @@ class Watched:
         return " ".join(map(str, self.seen()._state)) if self.reading().done() else ""
 
     def rows_since(self, version: int) -> list[TrialRow]:
-        """Return the rows of the leaderboard of the newest page that have changed after a version."""
-        with self.lock:
-            rows = {row.id: row for row in self.seen().page.rows}
-            kept = {name: known for name, known in self._rows.items() if rows.get(name) == known[1]}
-            self._rows = {name: kept.get(name, (self.followed.version, row)) for name, row in rows.items()}
-            return [row for changed, row in self._rows.values() if changed > version]
+        """Return the rows of the page's leaderboard that have changed after a version; the lock must be held."""
+        rows = {row.id: row for row in self.page.rows}
+        kept = {name: known for name, known in self._rows.items() if rows.get(name) == known[1]}
+        self._rows = {name: kept.get(name, (self.followed.version, row)) for name, row in rows.items()}
+        return [row for changed, row in self._rows.values() if changed > version]
 
 
 def _running(trial: Trial, place: Place | None) -> tuple[Trial, str, str, str]:
@@ -166,13 +168,20 @@ class Experiments:
     Args:
         output: Folder under which searches write.
         named: Folders of the watched experiments; if empty, all present and future experiments of ``output``.
+
+    Raises:
+        ConfigError: If two of the named folders have one name, by which their pages are found.
     """
 
     def __init__(self, output: Path, named: Sequence[Path] = ()) -> None:
         self.output = output
         self._named = tuple(named)
         self._lock = threading.Lock()
-        self._watched: dict[str, Watched] = {directory.name: Watched(directory) for directory in named}
+        self._watched: dict[str, Watched] = {}
+        for directory in named:
+            first = self._watched.setdefault(directory.name, Watched(directory)).directory
+            if first.resolve() != directory.resolve():
+                raise ConfigError(f"{first} and {directory} have one name; watch one of them at a time")
 
     def all(self) -> list[Watched]:
         """Return the experiments, sorted by the time at which their journals were last written, newest first."""

@@ -12,9 +12,8 @@ import ipaddress
 import os
 import secrets
 import socket
-from dataclasses import dataclass
 from types import FrameType
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode
 
 import h11
 import uvicorn
@@ -87,7 +86,7 @@ class Guard:
         """Return the response to a request that is not passed on; ``None`` for a request that is passed on."""
         origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site", "none")
         is_link = request.headers.get("sec-fetch-mode") == "navigate"
-        is_foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
+        is_foreign = origin is not None and origin.partition("://")[2] != request.headers.get("host")
         if is_foreign or (site in ("cross-site", "same-site") and not is_link):
             return PlainTextResponse("refused: a page of another site asks\n", 403)
         if self._token is None:
@@ -97,9 +96,9 @@ class Guard:
             # The browser then shows and remembers an address without the token.
             rest = urlencode([pair for pair in request.query_params.multi_items() if pair[0] != "token"])
             response = RedirectResponse(request.url.path + (f"?{rest}" if rest else ""), 303)
-            response.set_cookie(cookie, self._token, httponly=True, samesite="strict", path="/")
+            response.set_cookie(cookie, quote(self._token), httponly=True, samesite="strict", path="/")
             return response
-        if self._is_right(request.cookies.get(cookie)):
+        if self._is_right(unquote(request.cookies.get(cookie, ""))):
             return None
         return PlainTextResponse("refused: open the address with ?token=... and the token of this server\n", 401)
 
@@ -108,40 +107,32 @@ class Guard:
         return hmac.compare_digest((token or "").encode(), (self._token or "").encode())
 
 
-def make_app(experiments: Experiments, token: str | None, *, host: str, title: str, instance: str) -> Starlette:
-    """Return the web application for a server that is bound to a host; title and instance see ``Server``.
-
-    ``token`` is what requests must have; ``None`` where no token is needed.
-    """
-    # Pages of a foreign name that leads here have no cookie with the token, so a server with a token may have any name.
-    names = ["localhost", "127.0.0.1", "[::1]", host] if token is None else ["*"]
-    return Starlette(
-        routes=Server(experiments, title, instance).routes(),
-        middleware=[
-            Middleware(Guard, token=token),
-            Middleware(TrustedHostMiddleware, allowed_hosts=names, www_redirect=False),
-        ],
-        exception_handlers={UserError: lambda _, error: PlainTextResponse(f"{visible(str(error))}\n", 500)},
-    )
-
-
-@dataclass(frozen=True)
 class Listening:
-    """A bound socket, whose connections wait until ``serve`` answers them.
+    """A bound socket, whose connections wait until ``serve`` answers them; port 0 lets the system choose a free port.
 
     Attributes:
         host: Name or address to which the socket is bound.
-        token: Token that requests must have; ``None`` where no token is needed.
+        token: Token that requests must have; ``None`` where no token is needed, because it was ``None`` or empty.
+
+    Raises:
+        ConfigError: If host, port or token is refused, or other machines could read the pages without a token.
     """
 
-    socket: socket.socket
-    host: str
-    token: str | None
+    def __init__(self, host: str, port: int, token: str | None) -> None:
+        self.host, self.token = f"[{host}]" if ":" in host else host, token or None
+        if self.token is None and not _is_loopback(host):
+            raise ConfigError(
+                f"--host {host}: others could read the pages without a token; set {TOKEN} to at least {SHORTEST} "
+                f"secret characters, or leave out --host and use ssh -L"
+            )
+        if self.token is not None and len(self.token) < SHORTEST:
+            raise ConfigError(f"{TOKEN}: has {len(self.token)} characters; a token needs at least {SHORTEST}")
+        self.socket = _bind(host, port)
 
     def address(self, name: str = "") -> str:
         """Return the URL of the page of an experiment, or of the start page, with the token where one is set."""
         page = f"e/{quote(name)}/" if name else ""
-        query = "" if self.token is None else f"?token={self.token}"
+        query = "" if self.token is None else f"?{urlencode({'token': self.token})}"
         return f"http://{self.host}:{self.socket.getsockname()[1]}/{page}{query}"
 
 
@@ -183,24 +174,6 @@ class _Uvicorn(uvicorn.Server):
         os._exit(0)
 
 
-def listen(host: str, port: int, token: str | None) -> Listening:
-    """Bind a socket; port 0 lets the system choose a free port, and no token is needed if it is ``None`` or empty.
-
-    Raises:
-        ConfigError: If host, port or token is refused, or other machines could read the pages without a token.
-    """
-    token = token or None
-    if token is None and not _is_loopback(host):
-        raise ConfigError(
-            f"--host {host}: others could read the pages without a token; set {TOKEN} to at least {SHORTEST} secret "
-            f"characters, or leave out --host and use ssh -L"
-        )
-    if token is not None and len(token) < SHORTEST:
-        raise ConfigError(f"{TOKEN}: has {len(token)} characters; a token needs at least {SHORTEST}")
-    bound = _bind(host, port)
-    return Listening(bound, f"[{host}]" if ":" in host else host, token)
-
-
 def _is_loopback(host: str) -> bool:
     """Say whether a host can be reached from this machine only."""
     try:
@@ -212,7 +185,7 @@ def _is_loopback(host: str) -> bool:
 def _bind(host: str, port: int) -> socket.socket:
     try:
         family, *_, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except socket.gaierror:
+    except (socket.gaierror, UnicodeError):
         raise ConfigError(f"--host {host}: no such host is known") from None
     both = family is socket.AF_INET6 and socket.has_dualstack_ipv6()
     try:
@@ -225,11 +198,25 @@ def _bind(host: str, port: int) -> socket.socket:
 
 def serve(listening: Listening, experiments: Experiments, title: str) -> None:
     """Answer requests until a signal ends the process."""
-    app = make_app(experiments, listening.token, host=listening.host, title=title, instance=secrets.token_hex(8))
+    app = make_app(Server(experiments, title, secrets.token_hex(8)), listening)
     os.nice(NICENESS)
     for watched in experiments.all():
         watched.reading()
     _Uvicorn(make_config(app)).run(sockets=[listening.socket])
+
+
+def make_app(server: Server, listening: Listening) -> Starlette:
+    """Return the web application for a bound socket."""
+    # Pages of a foreign name that leads here have no cookie with the token, so a server with a token may have any name.
+    names = ["localhost", "127.0.0.1", "[::1]", listening.host] if listening.token is None else ["*"]
+    return Starlette(
+        routes=server.routes(),
+        middleware=[
+            Middleware(Guard, token=listening.token),
+            Middleware(TrustedHostMiddleware, allowed_hosts=names, www_redirect=False),
+        ],
+        exception_handlers={UserError: lambda _, error: PlainTextResponse(f"{visible(str(error))}\n", 500)},
+    )
 
 
 def make_config(app: Starlette) -> uvicorn.Config:

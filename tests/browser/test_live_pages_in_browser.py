@@ -99,6 +99,17 @@ def test_a_chart_grows_with_the_journal_and_keeps_its_place(browser: Browser, tm
         assert after == pytest.approx(before, abs=2)
 
 
+def test_a_page_stays_when_another_loss_takes_the_lead(browser: Browser, tmp_path: Path) -> None:
+    with closing(begin(tmp_path)) as ledger, served(tmp_path) as server:
+        add_trial(ledger, [10.0], loss="triplet_sh")
+        with watched(browser, f"{server.address}/e/tiny/") as page:
+            page.wait_for_selector("#count:has-text('2 trials')")
+            page.evaluate("window.isKept = true")
+            add_trial(ledger, [90.0], loss="triplet_sh")
+            page.wait_for_selector("#count:has-text('3 trials')")
+            assert page.evaluate("window.isKept") is True, "a reload would close opened rows and move the page"
+
+
 def test_the_leaderboard_is_as_high_before_the_first_rows_have_come(browser: Browser, tmp_path: Path) -> None:
     height = "document.getElementById('leaderboard').getBoundingClientRect().height"
     with closing(begin(tmp_path, 25)), served(tmp_path) as server:

@@ -12,7 +12,7 @@ from orchestrator.regression.answers import answers_about_suite
 from orchestrator.regression.rerun import first_references
 from orchestrator.regression.suite import load_suite
 from orchestrator.regression.verdict import judge_suite
-from orchestrator.views.html import write_sections
+from orchestrator.views.html import sections_page
 from tests.browser.opened_page import PHONE, SIZES, opened
 from tests.support.regression_results import CONDITIONS
 
@@ -51,7 +51,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     facts = [("versions", versions, ""), ("again", again, "")]
     path = tmp_path_factory.mktemp("page") / "report.html"
     answers = answers_about_suite(judge_suite(suite, runs, reference, nights), suite, runs, reference)
-    write_sections(suite.name, "Regression rerun", [("", "", "", answers)], path, facts=facts)
+    page = sections_page(suite.name, "Regression rerun", [("", "", "", answers)], facts=facts)
+    path.write_text(page, encoding="utf-8")
     return path
 
 

@@ -9,13 +9,13 @@ from playwright.sync_api import Browser, Page
 from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.directory import TrackedRuns
 from orchestrator.journal.history import History
-from orchestrator.report.page import build_page
+from orchestrator.report.page import Page as ReportPage
 from orchestrator.report.queries import WAYS, Item, Queries, Query
-from orchestrator.report.render import write_report
+from orchestrator.report.render import render_page
 from orchestrator.results.answer import Answer, Column, Quantity, Table
-from orchestrator.views.html import write_sections
+from orchestrator.views.html import sections_page
 from tests.browser.opened_page import CHART_BUTTONS, DESKTOP, PHONE, SIZES, opened
-from tests.support.histories import Author, search
+from tests.support.histories import Author, repeated, search
 
 pytestmark = pytest.mark.proof
 
@@ -33,7 +33,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     def write(trials: int) -> Path:
         path = folder / f"{trials}.html"
         if not path.exists():
-            write_report(build_page(search(trials)), path)
+            path.write_text(render_page(ReportPage(search(trials))), encoding="utf-8")
         return path
 
     return write
@@ -108,7 +108,7 @@ def test_intervals_of_a_table_lie_below_each_other_and_below_their_ticks(browser
         tuple((f"loss {n}", Quantity(100.0 * n, 1.0, 90.0 * n, 110.0 * n), setting * n, None) for n in (1, 2, 3)),
     )
     answers = [Answer("loss", "", "Which loss?", "A.", "tie", table=table)]
-    write_sections("t", "e", [("", "", "", answers)], tmp_path / "a.html")
+    (tmp_path / "a.html").write_text(sections_page("t", "e", [("", "", "", answers)]), encoding="utf-8")
     for size in (DESKTOP, PHONE):
         with opened(browser, (tmp_path / "a.html").as_uri(), size) as shown:
             boxes = shown.page.evaluate(
@@ -195,7 +195,7 @@ def test_a_trial_leads_to_its_run_in_mlflow_where_the_address_is_one(browser: Br
         ("https://mlflow.example", "../../x", []),
     ):
         runs = TrackedRuns(server, "", "7", {first: run})
-        write_report(build_page(history, runs=runs), tmp_path / "linked.html")
+        (tmp_path / "linked.html").write_text(render_page(ReportPage(history, runs=runs)), encoding="utf-8")
         with opened(browser, (tmp_path / "linked.html").as_uri()) as shown:
             shown.page.locator("#find").fill(first)
             shown.page.locator(".opener").click()
@@ -276,6 +276,17 @@ def test_click_on_a_dot_finds_its_trial(browser: Browser, report: Report) -> Non
         assert len(cells(shown.page, "trial")) == 1
 
 
+def test_a_dot_of_a_repeated_setting_finds_the_row_of_the_setting(browser: Browser, tmp_path: Path) -> None:
+    history, again = repeated()
+    path = tmp_path / "again.html"
+    path.write_text(render_page(ReportPage(history)), encoding="utf-8")
+    with opened(browser, path.as_uri()) as shown:
+        assert "val rsum: 31.0 (mean of 2)" in shown.page.evaluate("(id) => leaderboard.about(id)", again)
+        shown.page.evaluate("(id) => leaderboard.find(id)", again)
+        shown.page.wait_for_selector("tr.details")
+        assert cells(shown.page, "trial") == ["NT-Xent 0000"]
+
+
 def test_theme_follows_the_system_until_the_button_is_pressed(browser: Browser, report: Report) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     with opened(browser, report(1).as_uri(), scheme="dark") as shown:
@@ -309,7 +320,7 @@ def test_hostile_strings_are_text(browser: Browser, tmp_path: Path, screenshots:
     rank = {EVIL: 1.0}
     queries = [[Query(picture, rank, [caption])], [Query(caption, rank, [picture])]]
     asked = Queries("pets test", groups=dict(zip(WAYS, queries, strict=True)))
-    write_report(build_page(hostile(), queries=[asked]), tmp_path / "hostile.html")
+    (tmp_path / "hostile.html").write_text(render_page(ReportPage(hostile(), queries=[asked])), encoding="utf-8")
     with opened(browser, (tmp_path / "hostile.html").as_uri()) as shown:
         shown.draw_all()
         page = shown.page

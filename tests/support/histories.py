@@ -49,7 +49,9 @@ class Author:
         self.history.apply(record)
         return record
 
-    def create(self, loss: str, number: int, params: dict[str, Any], dataset: str = "flickr8k") -> str:
+    def create(
+        self, loss: str, number: int, params: dict[str, Any], dataset: str = "flickr8k", candidate: str | None = None
+    ) -> str:
         study = f"{dataset}-vsepp-{loss}"
         given = {"coefficients": [params[name] for name in sorted(params)]} if loss.startswith("poly") else params
         config = {
@@ -63,7 +65,7 @@ class Author:
         }
         trial = f"{study}-{number:04d}"
         fields = {"study": study, "number": number, "params": params, "config": config}
-        self.apply("trial_created", trial=trial, stage="search", candidate=None, **fields)
+        self.apply("trial_created", trial=trial, stage="search", candidate=candidate, **fields)
         return trial
 
     def epoch(self, trial: str, epoch: int, metrics: dict[str, float], state: str = "running") -> None:
@@ -76,6 +78,17 @@ class Author:
     def finish(self) -> History:
         self.apply("experiment_ended", outcome="finished")
         return self.history
+
+
+def repeated() -> tuple[History, str]:
+    """Return a search whose last trial repeats the first one's setting, and the id of the repeat."""
+    author = Author(experiment(losses=("nt_xent",)))
+    first = author.create("nt_xent", 0, {"temperature": 0.1})
+    other = author.create("nt_xent", 1, {"temperature": 0.5})
+    again = author.create("nt_xent", 2, {"temperature": 0.1}, candidate=first)
+    for trial, value in ((first, 30.0), (other, 20.0), (again, 32.0)):
+        author.epoch(trial, 1, {"val/rsum": value}, "finished")
+    return author.finish(), again
 
 
 def metrics(rsum: float, random: np.random.Generator, counted: bool) -> dict[str, float]:

@@ -16,7 +16,7 @@ import uvicorn
 from orchestrator.watch import app as pages
 from orchestrator.watch import server as limits
 from orchestrator.watch.experiments import Experiments
-from orchestrator.watch.server import listen, make_app, make_config
+from orchestrator.watch.server import Listening, make_app, make_config
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,11 @@ def served(
     output: Path, *named: Path, token: str | None = None, expected: str | None = None, port: int = 0
 ) -> Iterator[Served]:
     """Serve an output folder for the length of a ``with`` block; the server waits however long a machine takes."""
-    listening = listen("127.0.0.1", port, token)
+    listening = Listening("127.0.0.1", port, token)
     experiments = Experiments(output, named)
     if expected is not None:
         experiments.expect(expected)
-    app = make_app(experiments, listening.token, host=listening.host, title="watched", instance="test")
+    app = make_app(pages.Server(experiments, "watched", "test"), listening)
     server = uvicorn.Server(make_config(app))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening.socket]})
     with pytest.MonkeyPatch.context() as patch:

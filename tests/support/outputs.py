@@ -13,7 +13,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.records import TrialEnded
 from orchestrator.journal.trial import TrialState
-from orchestrator.report.page import Page, build_page
+from orchestrator.report.page import Page
 from orchestrator.results.answers import summarise
 from orchestrator.results.winner import find_champions
 from orchestrator.searches.display import PlainDisplay, Progress, print_summary, trials_table
@@ -76,7 +76,7 @@ def crowned(folder: Path, history: History, capsys: pytest.CaptureFixture[str]) 
 
 
 def of_page(part: Callable[[Page], object], folder: Path, history: History, capsys: pytest.CaptureFixture[str]) -> str:
-    return str(part(build_page(history)))
+    return str(part(Page(history)))
 
 
 Output = Callable[[Path, History, pytest.CaptureFixture[str]], str]

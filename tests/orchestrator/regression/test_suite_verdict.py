@@ -27,7 +27,7 @@ from orchestrator.regression.rerun import first_references
 from orchestrator.regression.suite import load_suite, shipped_suites
 from orchestrator.regression.verdict import SuiteResult, judge_suite
 from orchestrator.results.answer import Answer
-from orchestrator.views.html import write_sections
+from orchestrator.views.html import sections_page
 from tests.support.regression_results import CONDITIONS, accepted, make_suite, new, runs
 from trainables.config import TrainingConfig
 from trainables.errors import ConfigError
@@ -177,12 +177,10 @@ def test_junit_tells_failures_from_what_is_unknown() -> None:
     assert failure is not None and "val rsum 260.7, accepted 300.5 (−39.8" in failure.get("message", "")
 
 
-def test_the_page_shows_strangers_text_as_text(tmp_path: Path) -> None:
+def test_the_page_shows_strangers_text_as_text() -> None:
     why = "<script>alert(1)</script>"
     _, answers = rerun(runs(SAME), runs(LOW), replace(BOTH, why=why))
-    path = tmp_path / "report.html"
-    write_sections("quick", "Regression rerun", [("", "", "", answers)], path, facts=[("again", "a\x00b", "")])
-    page = path.read_text(encoding="utf-8")
+    page = sections_page("quick", "Regression rerun", [("", "", "", answers)], facts=[("again", "a\x00b", "")])
     assert why not in page and "&lt;script&gt;" in page and "a\\x00b" in page
     assert "quick: regression: val rsum −39.8" in page
 

@@ -20,21 +20,21 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.report.experiment_report import report_experiments
 from orchestrator.report.figures import ABOUT, Figure, colour_range
-from orchestrator.report.leaderboard import about, naming
+from orchestrator.report.leaderboard import texts_on_charts
 from orchestrator.report.loss_figures import rank_correlation
-from orchestrator.report.page import build_page
+from orchestrator.report.page import Page
 from orchestrator.report.search_figures import FEW, highest_means
-from orchestrator.report.space_figures import number_ticks, searched
+from orchestrator.report.space_figures import Searched, number_ticks
 from orchestrator.report.studies import studies_of
 from orchestrator.results.analyses import log_ranges
 from orchestrator.results.answer import Answer, Column, Json, table_of
 from orchestrator.results.answers import Summary
 from orchestrator.results.surface import REACH
-from orchestrator.views.html import stylesheet, write_sections
+from orchestrator.views.html import sections_page, stylesheet
 from tests.support.commands import CommandLine
 from tests.support.confirmed_experiments import write
 from tests.support.experiments import make_experiment, start
-from tests.support.histories import Author, experiment, search
+from tests.support.histories import Author, experiment, repeated, search
 
 NEGATIVES = "cocos/gradient_negatives"
 
@@ -54,8 +54,8 @@ def two_goals(points: list[tuple[float, float]]) -> History:
 
 
 def test_a_front_is_drawn_with_all_that_it_beats() -> None:
-    assert build_page(search(3)).figures["front"].options == [], "one objective has none"
-    page = build_page(two_goals([(100.0, 5.0), (90.0, 2.0), (80.0, 4.0), (70.0, 1.0)]))
+    assert Page(search(3)).figures["front"].options == [], "one objective has none"
+    page = Page(two_goals([(100.0, 5.0), (90.0, 2.0), (80.0, 4.0), (70.0, 1.0)]))
     (option,) = page.figures["front"].options
     beaten, front = option.panels[0].data
     assert (beaten["name"], beaten["x"], beaten["y"]) == ("beaten", [4.0], [80.0])
@@ -74,7 +74,7 @@ def test_a_front_is_drawn_with_all_that_it_beats() -> None:
     ids=["few of two studies", "few of one", "many"],
 )
 def test_all_curves_are_shown_where_they_are_few(trials: int, losses: tuple[str, ...], label: str, curves: int) -> None:
-    option = build_page(search(trials, losses=losses)).figures["curves"].options[0]
+    option = Page(search(trials, losses=losses)).figures["curves"].options[0]
     assert option.label == label
     assert len(option.panels[0].data) == curves
 
@@ -86,7 +86,7 @@ def test_a_learned_hyper_parameter_is_drawn_over_the_epochs() -> None:
         for epoch, temperature in enumerate(temperatures, start=1):
             state = "finished" if epoch == len(temperatures) else "running"
             author.epoch(trial, epoch, {"val/rsum": 10.0 * number + epoch, "loss/temperature": temperature}, state)
-    _, option = build_page(author.finish()).figures["curves"].options
+    _, option = Page(author.finish()).figures["curves"].options
     assert option.label == "NT-Xent: τ"
     first, leader = option.panels[0].data
     assert (first["x"], first["y"]) == ([1, 2, 3], [0.1, 0.08, 0.07])
@@ -115,8 +115,8 @@ def test_an_axis_is_logarithmic_where_the_space_is(
         ledger.report(trial, 1, {"val/rsum": 1.0 * number}, TrialState.FINISHED)
     assert log_ranges(ledger.history)[cell.name] == {name: is_log, "training.learning_rate": True}
     (study,) = studies_of(ledger.history)
-    space = searched(study)
-    assert space is not None and space.logs == {"training.learning_rate", *([name] if is_log else [])}
+    space = Searched(study)
+    assert space.logs == {"training.learning_rate", *([name] if is_log else [])}
     places, ticks = space.on_axis("training.learning_rate")
     assert places == pytest.approx([0, math.log(2) / math.log(3), 1])
     assert ticks == number_ticks([1e-4, 2e-4, 3e-4], log=True)
@@ -128,8 +128,8 @@ def traces(figure: Figure) -> list[Json]:
 
 @pytest.mark.parametrize("key", ["trials", "curves", "parallel", "slices", "contours", "cocos"])
 def test_a_trial_under_the_pointer_shows_its_loss_its_parameters_and_its_value(key: str) -> None:
-    page = build_page(search(60))
-    shown = {row.id: about(row, naming(page.columns)) for row in page.rows}
+    page = Page(search(60))
+    shown = texts_on_charts(page.columns, page.rows)
     drawn = [trace for trace in traces(page.figures[key]) if ABOUT in trace.get("hovertemplate", "")]
     names = {name for trace in drawn for name in trace["text"]}
     assert len(names) >= 15 and names <= set(shown)
@@ -139,12 +139,19 @@ def test_a_trial_under_the_pointer_shows_its_loss_its_parameters_and_its_value(k
     assert lines[1:] == [*(f"e{power}: {row.shown[f'parameter e{power}']}" for power in range(4)), lines[-1]]
     assert lines[-1] == f"val rsum: {row.shown['value']}"
     marked = replace(row, shown={**row.shown, "trial": "<i>one</i>", "value": "<i>two</i>"})
-    assert "<i>" not in about(marked, naming(page.columns))
+    assert "<i>" not in texts_on_charts(page.columns, [marked])[row.id]
+
+
+def test_a_trial_that_repeats_a_setting_shows_the_setting_under_the_pointer() -> None:
+    history, again = repeated()
+    page = Page(history)
+    assert again in [name for trace in traces(page.figures["trials"]) for name in trace.get("text", ())]
+    assert texts_on_charts(page.columns, page.rows)[again].endswith("<br>val rsum: 31.0 (mean of 2)")
 
 
 @pytest.mark.parametrize("key", ["slices", "contours"])
 def test_slices_and_contours_are_coloured_by_value_with_one_scale(key: str) -> None:
-    for option in build_page(search(60)).figures[key].options:
+    for option in Page(search(60)).figures[key].options:
         for panel in option.panels:
             scale = panel.layout["coloraxis"]
             assert scale["cmin"] < scale["cmax"]
@@ -165,7 +172,7 @@ def test_a_surface_is_drawn_with_its_band_and_its_best_settings() -> None:
         value = 200 - 50 * (math.log10(rate) + 3) ** 2 + random.normal()
         author.epoch(trial, 1, {"val/rsum": value}, "finished")
     history = author.finish()
-    page, (found,) = build_page(history), Summary(history).bands.values()
+    page, (found,) = Page(history), Summary(history).bands.values()
     flat, interval, mean, dots = page.figures["slices"].options[0].panels[0].data
     assert flat["x"] == [*found.ranges["training.learning_rate"], *reversed(found.ranges["training.learning_rate"])]
     assert len(interval["x"]) == 2 * len(mean["x"]) and len(dots["x"]) == 24
@@ -226,7 +233,7 @@ def test_the_best_so_far_goes_on_to_the_newest_trial() -> None:
     author = Author(experiment(losses=("nt_xent",)))
     for number, (value, state) in enumerate([(10.0, "finished"), (30.0, "finished"), (20.0, "stopped_early")]):
         author.epoch(author.create("nt_xent", number, {"temperature": 0.1 + number}), 1, {"val/rsum": value}, state)
-    drawn = traces(build_page(author.finish()).figures["trials"])
+    drawn = traces(Page(author.finish()).figures["trials"])
     (best,) = [trace for trace in drawn if trace["mode"] == "lines"]
     assert (best["x"], best["y"]) == ([0, 1, 2], [10.0, 30.0, 30.0])
     # Plotly draws a legend for one trace only where the trace asks for it.
@@ -242,7 +249,7 @@ def test_before_the_first_epoch_nothing_is_drawn_and_the_question_is_that_of_the
     author = Author(experiment(losses=losses))
     for loss in losses:
         author.create(loss, 0, {"temperature": 0.1} if loss == "nt_xent" else {"margin": 0.2})
-    page = build_page(author.history)
+    page = Page(author.history)
     assert page.answers["flickr8k"][0].question == question
     assert [option for key in ("trials", "curves") for option in page.figures[key].options] == []
 
@@ -278,14 +285,13 @@ def test_a_page_over_several_experiments_is_written(tmp_path: Path, cli: Command
     assert "different versions of pets" in paths[-1].read_text(encoding="utf-8")
 
 
-def test_answers_alone_are_a_page_without_plotly_whose_texts_are_no_markup(tmp_path: Path) -> None:
+def test_answers_alone_are_a_page_without_plotly_whose_texts_are_no_markup() -> None:
     table = table_of(
         [Column("name", "<i>cell"), Column("difference", "difference", "val/rsum", signed=True)], [("a<b", -2.0)]
     )
     answer = Answer("cell", "", "Is <b> slower?", "Yes & no.", "tie", numbers={"p": 0.0001, "low": None}, table=table)
     sections = [("", "", "", [answer])]
-    write_sections("suite <x>", "Rerun", sections, tmp_path / "a.html", facts=[("Cells", "1", "")], notes=["<script>"])
-    text = (tmp_path / "a.html").read_text(encoding="utf-8")
+    text = sections_page("suite <x>", "Rerun", sections, facts=[("Cells", "1", "")], notes=["<script>"])
     parts = ("Is &lt;b&gt; slower?", "Yes &amp; no.", "&lt;i&gt;cell", "a&lt;b", "−2.0", "&lt; 0.001", "&lt;script&gt;")
     assert [part for part in parts if part not in text] == []
     assert '<span class="badge tie">tie</span>' in text and "<dt>Cells</dt>" in text and "<dt>low</dt>" not in text

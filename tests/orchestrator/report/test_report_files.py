@@ -12,7 +12,7 @@ from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.directory import find_directory
 from orchestrator.journal.journal import JournalError
 from orchestrator.report.experiment_report import report_experiments
-from orchestrator.report.page import build_page
+from orchestrator.report.page import Page
 from orchestrator.report.render import PLACE, PLOTLY, packed, plotly_source, render_page, rounded
 from orchestrator.text.values import visible_values
 from orchestrator.views.html import asset
@@ -46,7 +46,7 @@ def test_plotly_is_the_published_file_with_its_license() -> None:
 def test_no_page_has_an_address_to_which_a_chart_could_be_sent() -> None:
     places = r"cloud\.plotly|chart-studio|plot\.ly/clipboard|api\.plot\.ly"
     assert re.findall(places, PLOTLY.read_text(encoding="utf-8")) == ["cloud.plotly"], "Plotly's preset"
-    assert re.search(places, render_page(build_page(search(1)))) is None
+    assert re.search(places, render_page(Page(search(1)))) is None
     assert re.search(places, plotly_source()) is None, "the script of the live pages"
     # With an empty address, Plotly refuses the upload.
     assert 'plotlyServerURL:{valType:"string",dflt:""}' in plotly_source()
@@ -60,9 +60,9 @@ def outside_plotly(page: str) -> str:
 
 
 def test_file_holds_plotly_once_and_names_no_other_place() -> None:
-    page = render_page(build_page(search(12)))
+    page = render_page(Page(search(12)))
     assert len(page.encode()) < 2.5e6
-    assert page == render_page(build_page(search(12))), "the same history gives the same file"
+    assert page == render_page(Page(search(12))), "the same history gives the same file"
     assert page.count("* plotly.js (cartesian - minified) v") == 1
     ours = outside_plotly(page)
     assert not re.search(r"https?://|//cdn|@import|url\(", ours)
@@ -95,7 +95,7 @@ def test_hostile_strings_are_text_and_data_never_markup() -> None:
     trial = author.create("nt_xent", 0, {EVIL: 1.0, "word": "\x00</script>"}, dataset="pets")
     author.epoch(trial, 1, {"val/rsum": 100.0}, "running")
     author.end(trial, "failed", EVIL)
-    page = outside_plotly(render_page(build_page(author.history)))
+    page = outside_plotly(render_page(Page(author.history)))
     assert "<script>alert" not in page
     assert "\x00" not in page
     assert "&lt;script&gt;alert(&#39;it ran&#39;)&lt;/script&gt;" in page

@@ -14,9 +14,9 @@ from orchestrator.journal.history import History
 from orchestrator.report.figures import Figure, plain, scaled
 from orchestrator.report.leaderboard import PARAMETER, WIDEST
 from orchestrator.report.loss_figures import counted_epoch
-from orchestrator.report.page import build_page
+from orchestrator.report.page import Page
 from orchestrator.report.render import render_page
-from orchestrator.report.space_figures import searched
+from orchestrator.report.space_figures import Searched
 from orchestrator.report.studies import leaders_of, studies_of
 from orchestrator.results.answer import Answer
 from orchestrator.text.values import duration_text, visible
@@ -52,13 +52,13 @@ def points(figure: Figure) -> int:
 
 
 def test_history_without_a_start_still_has_a_page() -> None:
-    page = build_page(History())
+    page = Page(History())
     assert page.answers == {}
     assert not any(figure.options for figure in page.figures.values())
 
 
 def test_the_best_of_a_search_is_called_unconfirmed() -> None:
-    page = build_page(author_with(("nt_xent", 150, "finished"), ("triplet_sh", 140, "finished")).finish())
+    page = Page(author_with(("nt_xent", 150, "finished"), ("triplet_sh", 140, "finished")).finish())
     answer, *_ = page.answers["flickr8k"]
     assert (answer.verdict, answer.headline[:8]) == ("unconfirmed", "NT-Xent ")
     assert [row[-3] for row in rows_of(answer)] == [150.0, 140.0]
@@ -67,7 +67,7 @@ def test_the_best_of_a_search_is_called_unconfirmed() -> None:
 
 @pytest.mark.parametrize("state", ["stopped_early", "diverged", "failed", "running"])
 def test_only_a_finished_trial_can_lead_and_the_page_says_so(state: str) -> None:
-    page = build_page(author_with(("nt_xent", 200, state), ("nt_xent", 100, "finished")).history)
+    page = Page(author_with(("nt_xent", 200, state), ("nt_xent", 100, "finished")).history)
     answer, *_, caveats = page.answers["flickr8k"]
     assert answer.numbers["value"] == 100.0
     assert caveats.key == "caveats" and caveats.notes
@@ -75,31 +75,31 @@ def test_only_a_finished_trial_can_lead_and_the_page_says_so(state: str) -> None
 
 def test_before_a_trial_has_finished_the_values_so_far_are_shown() -> None:
     author = author_with(("nt_xent", 200, "running"), ("triplet_sh", 250, "running"), ("nt_xent", 300, "diverged"))
-    answer, *_ = build_page(author.history).answers["flickr8k"]
+    answer, *_ = Page(author.history).answers["flickr8k"]
     assert answer.headline.startswith("Triplet SH") and "so far, 250.0; no trial" in answer.headline
     assert [(row[2], row[-1]) for row in rows_of(answer)] == [("triplet_sh", "running"), ("nt_xent", "running")]
     author.epoch("flickr8k-vsepp-nt_xent-0000", 2, {"val/rsum": 210.0, "time/epoch_seconds": 2.0}, "finished")
-    answer, *_ = build_page(author.history).answers["flickr8k"]
+    answer, *_ = Page(author.history).answers["flickr8k"]
     assert [(row[2], row[-1]) for row in rows_of(answer)] == [("nt_xent", "unconfirmed"), ("triplet_sh", "running")]
 
 
 def test_the_time_of_the_newest_record_moves_with_each_epoch() -> None:
     author = author_with(("nt_xent", 200, "running"))
-    before = build_page(author.history).as_of
+    before = Page(author.history).as_of
     author.epoch("flickr8k-vsepp-nt_xent-0000", 2, {"val/rsum": 210.0, "time/epoch_seconds": 60.0})
-    after = build_page(author.history).as_of
+    after = Page(author.history).as_of
     assert datetime.strptime(after, FORM) - datetime.strptime(before, FORM) == timedelta(seconds=60)
 
 
 def test_of_equal_trials_the_earlier_one_leads_and_its_weights_are_drawn_first() -> None:
     history = author_with(("triplet_sh", 100, "finished"), ("nt_xent", 100, "finished")).history
     assert [study.loss for study, _ in leaders_of(studies_of(history))] == ["triplet_sh", "nt_xent"]
-    (panel,) = build_page(history).figures["weights"].options[0].panels
+    (panel,) = Page(history).figures["weights"].options[0].panels
     assert [trace["name"] for trace in panel.data] == ["Triplet SH", "NT-Xent", "Triplet, margin = 0.2"]
 
 
 def test_the_confirmation_names_the_winner_and_is_no_part_of_the_search(tmp_path: Path) -> None:
-    page = build_page(read_history(write(tmp_path, "tiny", confirmed=True)))
+    page = Page(read_history(write(tmp_path, "tiny", confirmed=True)))
     assert list(page.answers) == ["", "pets"]
     answer, *_, caveats = page.answers["pets"]
     assert answer.headline.startswith("Triplet SH beats NT-Xent by 10.0 rsum")
@@ -123,15 +123,24 @@ def test_a_switch_is_a_word_in_the_table_and_on_the_axes() -> None:
     for number, switch in enumerate([True, False, True]):
         trial = author.create("nt_xent", number, {"temperature": 0.1 + number, "switch": switch})
         author.epoch(trial, 1, {"val/rsum": 10.0 + number}, "finished")
-    page = build_page(author.finish())
+    page = Page(author.finish())
     assert [(column.heading, column.numeric) for column in page.columns[3:5]] == [("τ", True), ("switch", False)]
     slices = page.figures["slices"].options[0].panels
     assert [panel.layout["xaxis"].get("type") for panel in slices] == ["log", "category"]
 
 
+def test_a_trial_without_a_limit_has_a_dot_of_its_own_name() -> None:
+    author = Author(experiment(losses=("nt_xent",)))
+    for number, gate in enumerate([None, 0.2, None]):
+        trial = author.create("nt_xent", number, {"gate": gate})
+        author.epoch(trial, 1, {"val/rsum": 10.0 + number}, "finished")
+    (panel,) = Page(author.finish()).figures["slices"].options[0].panels
+    assert panel.data[0]["x"] == ["None", 0.2, "None"], "Plotly draws no dot where a value is null"
+
+
 def test_every_trial_is_a_dot_of_the_search_and_every_counted_one_of_cocos() -> None:
     history = search(150)
-    page = build_page(history)
+    page = Page(history)
     assert points(page.figures["trials"]) == 150
     usable = [trial for trial in history.trials.values() if trial.state.value in ("finished", "stopped_early")]
     assert points(page.figures["cocos"]) == 2 * len(usable)
@@ -147,7 +156,7 @@ def test_cocos_are_paired_with_the_metric_of_their_own_epoch() -> None:
     author.epoch(other, 1, {"val/rsum": 90.0, "cocos/t2i_queries_without_gradient": 0.5}, "finished")
     history = author.finish()
     assert counted_epoch(history.trials[trial]) == 4, "of two epochs that are as near, the later"
-    panels = [panel for option in build_page(history).figures["cocos"].options for panel in option.panels]
+    panels = [panel for option in Page(history).figures["cocos"].options for panel in option.panels]
     dots = [(panel.data[0]["x"], panel.data[0]["y"]) for panel in panels]
     assert dots == [([9.0], [110.0]), ([0.5], [90.0])], "a chart of each count that any trial has"
 
@@ -158,7 +167,7 @@ def test_a_count_that_all_trials_have_is_a_sentence_and_no_chart() -> None:
         trial = author.create("nt_xent", number, {"temperature": 0.1 + number})
         counts = {"cocos/i2t_negatives_per_query": 127.0, "cocos/t2i_negatives_per_query": 1.0 + number}
         author.epoch(trial, 1, {"val/rsum": 100.0 + number, **counts}, "finished")
-    (option,) = build_page(author.finish()).figures["cocos"].options
+    (option,) = Page(author.finish()).figures["cocos"].options
     same, other = option.panels
     assert (same.caption, same.data) == ("image to captions · all 3 trials have the same count, 127", [])
     assert other.data and other.caption.startswith("caption to images · ρ = ")
@@ -167,14 +176,26 @@ def test_a_count_that_all_trials_have_is_a_sentence_and_no_chart() -> None:
 def test_leaderboard_puts_the_best_first_and_trials_without_a_value_last() -> None:
     author = author_with(("nt_xent", 100, "finished"), ("nt_xent", 120, "stopped_early"))
     author.end(author.create("nt_xent", 2, {"temperature": 1.0}), "failed", "out of memory")
-    rows = build_page(author.history).rows
+    rows = Page(author.history).rows
     assert [row.sort["value"] for row in rows] == [120, 100, None]
     assert [row.shown["value"] for row in rows] == ["120.0", "100.0", "–"]
     assert ("ended by", "out of memory") in rows[2].details
 
 
+def test_no_column_moves_when_another_loss_takes_the_lead() -> None:
+    author = Author(experiment(losses=("nt_xent", "triplet_sh")))
+    orders = []
+    for number, (loss, name, value) in enumerate(
+        [("nt_xent", "temperature", 50.0), ("triplet_sh", "margin", 40.0), ("triplet_sh", "margin", 60.0)]
+    ):
+        trial = author.create(loss, number, {name: 0.1})
+        author.epoch(trial, 1, {"val/rsum": value, f"loss/{name}": 0.1}, "finished")
+        orders.append([column.key for column in Page(author.history).columns])
+    assert orders[1] == orders[2]
+
+
 def test_each_searched_parameter_has_a_column_and_further_metrics_are_switched_on() -> None:
-    page = build_page(search(12))
+    page = Page(search(12))
     shown = {column.heading: column for column in page.columns if not column.off}
     assert {"τ", "margin", "e0", "e1", "e2", "e3"} <= set(shown)
     assert all(shown[name].numeric for name in ("τ", "e3"))
@@ -187,30 +208,43 @@ def test_each_searched_parameter_has_a_column_and_further_metrics_are_switched_o
         assert set(row.shown) <= {column.key for column in page.columns}
 
 
+def test_the_maximised_metric_has_one_column() -> None:
+    author = Author(experiment(losses=("nt_xent",)))
+    fields = {"dataset": "flickr8k", "model": "vsepp", "loss": "nt_xent", "loss_parameters": {"temperature": 0.1}}
+    config = {**fields, "training": {"epochs": 1}, "metric": "val/i2t_r1", "seed": 0}
+    study = {"study": "flickr8k-vsepp-nt_xent", "number": 0, "params": {"temperature": 0.1}}
+    author.apply("trial_created", trial="first", stage="search", candidate=None, config=config, **study)
+    author.epoch("first", 1, {"val/rsum": 30.0, "val/i2t_r1": 3.0, "val/t2i_r1": 2.0}, "finished")
+    page = Page(author.finish())
+    shown = [(column.heading, page.rows[0].shown.get(column.key)) for column in page.columns if column.numeric]
+    assert [text for heading, text in shown if heading.endswith("i2t R@1")] == ["3.0"]
+    assert ("t2i R@1", "2.0") in shown
+
+
 def test_of_many_parameters_those_of_most_trials_are_shown_at_first() -> None:
     author = Author()
     for number in range(3):
         names = [f"p{place}" for place in range(WIDEST + 3) if number < 2 or place > 2]
         trial = author.create("nt_xent", number, dict.fromkeys(names, 1.0 + number))
         author.epoch(trial, 1, {"val/rsum": 100.0}, "finished")
-    page = build_page(author.finish())
+    page = Page(author.finish())
     off = [column.heading for column in page.columns if column.off and column.key.startswith(PARAMETER)]
     assert off == ["p0", "p1", "p2"]
 
 
 def test_cost_counts_what_the_trials_reported_and_what_early_stopping_saved() -> None:
-    page = build_page(author_with(("nt_xent", 100, "finished"), ("nt_xent", 90, "failed")).history)
+    page = Page(author_with(("nt_xent", 100, "finished"), ("nt_xent", 90, "failed")).history)
     facts = {label: (value, note) for label, value, note in page.cost}
     assert facts["Trial time"][1].startswith("4 trial-seconds")
     assert (facts["GPU hours"][0], facts["Epochs"][0]) == ("0.00", "2") and "Early stopping saved" not in facts
-    page = build_page(author_with(("nt_xent", 100, "stopped_early")).history)
+    page = Page(author_with(("nt_xent", 100, "stopped_early")).history)
     assert {label: value for label, value, _ in page.cost}["Early stopping saved"] == duration_text(29 * 2.0)
     author = Author({**experiment(), "resources": {"gpus": "auto"}})
-    assert "GPU hours" not in {label for label, _, _ in build_page(author.finish()).cost}, "their number is not known"
+    assert "GPU hours" not in {label for label, _, _ in Page(author.finish()).cost}, "their number is not known"
 
 
 def test_reproduction_names_command_digests_and_versions() -> None:
-    shown = build_page(search(1))
+    shown = Page(search(1))
     assert shown.digests == {"flickr8k": "3f" * 32}
     assert shown.versions["torch"] == "2.15.0"
     assert shown.versions["git revision"] == "0123456789abcdef"
@@ -220,7 +254,7 @@ def test_reproduction_names_command_digests_and_versions() -> None:
 @pytest.mark.parametrize("trials", [2, 4, 30, 300])
 def test_best_trials_are_drawn_last_and_strongest_in_parallel_coordinates(trials: int) -> None:
     history = search(trials, losses=("nt_xent",))
-    (panel,) = build_page(history).figures["parallel"].options[0].panels
+    (panel,) = Page(history).figures["parallel"].options[0].panels
     best = max((trial.best_value, trial.id) for trial in history.trials.values() if trial.state.value == "finished")
     assert best[1] in panel.data[-1]["text"]
     assert panel.data[-1]["line"]["color"] == "--scale4"
@@ -243,12 +277,12 @@ def test_losses_among_which_a_study_chose_are_kept_apart() -> None:
         author.epoch(trial, 1, {"val/rsum": 100.0 + number}, "finished")
     studies = studies_of(author.history)
     assert [(study.label, len(study.trials)) for study in studies] == [("NT-Xent", 3), ("Triplet SH", 2)]
-    assert [space.logs for space in map(searched, studies)] == [{"nt_xent.temperature"}, frozenset()]
-    assert [list(space.parameters) for space in map(searched, studies)] == [
+    assert [space.logs for space in map(Searched, studies)] == [{"nt_xent.temperature"}, set()]
+    assert [list(space.parameters) for space in map(Searched, studies)] == [
         ["nt_xent.temperature"],
         ["triplet_sh.margin"],
     ]
-    assert "NT-Xent 0000" in render_page(build_page(author.history))
+    assert "NT-Xent 0000" in render_page(Page(author.history))
 
 
 def test_studies_of_several_datasets_are_kept_apart() -> None:
@@ -256,7 +290,7 @@ def test_studies_of_several_datasets_are_kept_apart() -> None:
     for dataset, rsum in (("flickr8k", 150.0), ("coco", 90.0)):
         trial = author.create("nt_xent", 0, {"temperature": 0.1}, dataset)
         author.epoch(trial, 1, {"val/rsum": rsum}, "finished")
-    page = build_page(author.finish())
+    page = Page(author.finish())
     assert [answer.key for answer in page.answers[""]][:1] == ["winners"]
     assert {name: answers[0].numbers.get("value") for name, answers in page.answers.items() if name} == {
         "flickr8k": 150.0,

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from orchestrator.journal.ledger import Ledger
-from orchestrator.report.page import build_page
+from orchestrator.report.page import Page
 from orchestrator.report.queries import (
     ANSWERS,
     QUERIES,
@@ -64,7 +64,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Asked:
     (report,) = run_trial(tiny_config(epochs=1), data)
     checkpoint = save_epoch(folder / "checkpoints", report)
     source = Source("tiny", folder, (folder.resolve(),), None, ())
-    return Asked(data, checkpoint, source, ask_model(checkpoint, data, source, "val", device="cpu"))
+    return Asked(data, checkpoint, source, ask_model(checkpoint, data, source, "val", "asked", device="cpu"))
 
 
 def test_answers_and_ranks_are_those_of_a_loop(asked: Asked) -> None:
@@ -95,7 +95,7 @@ def test_a_model_that_compares_pairs_is_asked_for_pairs(tmp_path: Path) -> None:
     data = suited(tiny_dataset(), config)
     (report,) = run_trial(config, data, device="cpu")
     checkpoint = save_epoch(tmp_path, report)
-    found = ask_model(checkpoint, data, Source("tiny", tmp_path, (tmp_path,), None, ()), "val", device="cpu")
+    found = ask_model(checkpoint, data, Source("tiny", tmp_path, (tmp_path,), None, ()), "val", "asked", device="cpu")
     model, _ = load_best(checkpoint, data)
     split = ResidentSplit(data.splits["val"], torch.device("cpu"))
     with evaluating(model):
@@ -118,19 +118,20 @@ def test_images_are_small_jpegs_and_a_broken_one_is_its_name(asked: Asked) -> No
 
 def test_an_image_that_is_missing_or_outside_the_data_root_is_not_shown(asked: Asked, tmp_path: Path) -> None:
     elsewhere = Source("tiny", tmp_path, (tmp_path.resolve(),), None, ())
-    found = ask_model(asked.checkpoint, asked.data, elsewhere, "val", device="cpu")
+    found = ask_model(asked.checkpoint, asked.data, elsewhere, "val", "asked", device="cpu")
     assert "were not found" in found.note
     assert not any(query.query.image for query in found.groups[WAYS[0]])
     name = asked.data.splits["val"].filenames[0]
     (tmp_path / name).symlink_to(asked.source.folder / name)
-    assert not ask_model(asked.checkpoint, asked.data, elsewhere, "val", device="cpu").groups[WAYS[0]][0].query.image
+    found = ask_model(asked.checkpoint, asked.data, elsewhere, "val", "asked", device="cpu")
+    assert not found.groups[WAYS[0]][0].query.image
 
 
 @pytest.mark.parametrize("split", ["val", "test"])
 def test_queries_and_answers_are_of_the_split_that_was_asked_for(asked: Asked, split: str) -> None:
-    found = ask_model(asked.checkpoint, asked.data, asked.source, split, device="cpu")
+    found = ask_model(asked.checkpoint, asked.data, asked.source, split, "asked", device="cpu")
     part = asked.data.splits[split]
-    assert found.title == f"tiny {split}"
+    assert found.title == "asked"
     i2t, t2i = found.groups.values()
     assert [query.query.text for query in i2t] == [part.image_ids[place] for place in range(0, 20, 2)]
     assert len(t2i) == QUERIES and all(len(query.answers) == ANSWERS for query in (*i2t, *t2i))
@@ -143,7 +144,7 @@ def test_ties_rank_against_the_query(asked: Asked, tmp_path: Path) -> None:
     report = trial.run_epoch()
     for weights in trial.best_weights.values():
         weights.zero_()
-    found = ask_model(save_epoch(tmp_path, report), asked.data, asked.source, "val", device="cpu")
+    found = ask_model(save_epoch(tmp_path, report), asked.data, asked.source, "val", "asked", device="cpu")
     ranks = [{query.ranks["first right answer"] for query in queries} for queries in found.groups.values()]
     assert ranks == [{96}, {20}], "95 captions of other images, and 19 other images, come first"
 
@@ -193,7 +194,7 @@ def test_the_queries_that_one_loss_finds_are_shown(ledger: Ledger, split: Split,
     assert [answer.text for answer in gained.answers] == [split.captions[0]]
     assert (lost.query.text, list(lost.ranks.values())) == (split.image_ids[1], [7, 6])
     assert (of_caption.query.text, of_caption.answers[0].text) == (split.captions[-1], split.image_ids[-1])
-    text = render_page(build_page(ledger.history, queries=[shown]))
+    text = render_page(Page(ledger.history, queries=[shown]))
     places = [
         "NT-Xent and Triplet SH do not differ significantly",
         "<summary>Numbers</summary>",

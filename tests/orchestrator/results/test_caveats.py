@@ -11,7 +11,7 @@ from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, TrialState
-from orchestrator.report.page import build_page
+from orchestrator.report.page import Page
 from orchestrator.results.answers import summarise
 from orchestrator.results.caveats import caveats, comparability
 from tests.support.experiments import add_trial, begun, make_experiment, start
@@ -152,7 +152,7 @@ def test_summary_and_report_say_whose_learning_rate_it_was(
 ) -> None:
     found = history(tmp_path, PAIR, **fields)
     assert sentence in summarise(found)["caveats"]["pets"]
-    assert sentence in build_page(found).answers["pets"][-1].notes
+    assert sentence in Page(found).answers["pets"][-1].notes
 
 
 def test_a_baseline_that_a_space_leaves_out_stands_there_too(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial, TrialState
-from orchestrator.report.page import build_page
+from orchestrator.report.page import Page
 from orchestrator.report.render import render_page
 from orchestrator.results.answers import Summary, analyses_of
 from orchestrator.results.equal_budget import (
@@ -123,7 +123,7 @@ def test_with_few_trials_nothing_is_said(tmp_path: Path) -> None:
     add(ledger, "nt_xent", 9.0)
     assert equal_budgets(ledger.history) == {}, "one loss has no other to be compared with"
     assert not any(answer.key == "equal_budget" for answer in analyses_of(Summary(ledger.history), "pets"))
-    assert build_page(ledger.history).figures["budget"].options == []
+    assert Page(ledger.history).figures["budget"].options == []
 
 
 def test_a_candidate_that_the_search_stopped_early_says_nothing_about_its_optimism(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_the_leads_of_a_search_and_what_fresh_seeds_gave(tmp_path: Path) -> None
     assert "Triplet SH leads NT-Xent by 7.0 val rsum" in lead and f"in {share} % of" in lead
     assert crossing.startswith("Triplet SH leads from 3 trials") and crossing.endswith(" on; with less, NT-Xent leads.")
     assert further.startswith("4 further trials of NT-Xent") and "8 of 10 draws" in band
-    page = build_page(ledger.history)
+    page = Page(ledger.history)
     assert "Equal budget" in render_page(page)
     budgets = page.figures["budget"].options
     assert [option.label for option in budgets] == ["pets: trials", "pets: epochs", "pets: trial hours"]

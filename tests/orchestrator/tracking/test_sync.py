@@ -121,7 +121,7 @@ def test_pages_and_runs_lead_to_each_other(
     runs = read_runs(directory)
     assert runs is not None and set(runs.trials) == set(history.trials)
     assert (runs.server, "orchestrator ui" in runs.note) == ("http://127.0.0.1:5000", True)
-    rows = {row.id for row in leaderboard(studies_of(history))}
+    rows = {row.id for row in leaderboard(studies_of(history), "val/rsum", ())[1]}
     for trial, run in runs.trials.items():
         found = client.get_run(run)
         assert (found.info.experiment_id, found.data.tags["trial"]) == (runs.experiment, trial)

@@ -1,5 +1,8 @@
 """The pages of experiments while their journals grow, without a server."""
 
+import errno
+import json
+import os
 import re
 import threading
 import time
@@ -9,13 +12,18 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from starlette.requests import Request
 
 from orchestrator.journal import ledger as writing
+from orchestrator.journal.journal import JournalReader
+from orchestrator.journal.trial import Trial
+from orchestrator.report.leaderboard import TrialRow
 from orchestrator.watch import app
 from orchestrator.watch.app import Server
 from orchestrator.watch.experiments import Experiments, Watched
 from tests.support.experiments import add_trial, begun, make_experiment
 from tests.support.records import append
+from trainables.errors import ConfigError
 from trainables.ranks import Ranks
 
 
@@ -84,3 +92,56 @@ def test_the_start_page_explains_the_metrics_that_are_on_it_with_their_chance_wh
         ranks = Ranks(best, best, owners, "0" * 64, "test")
         append(first, "test_evaluated", trial=trial.id, metrics={"rsum": 30.0}, ranks=ranks.to_text())
         assert sorted(explained(server)) == [rank, "rsum: sum of six recalls, 0–600, chance 3.2"]
+
+
+def test_a_row_that_changes_while_rows_are_sent_is_sent_with_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiments = Experiments(tmp_path)
+    server, rows_since = Server(experiments, "runs", "test"), Watched.rows_since
+
+    def changes(since: int) -> tuple[list[str], int]:
+        scope = {"type": "http", "path_params": {"name": "tiny"}, "query_string": f"since={since}".encode()}
+        sent = json.loads(server.changes(Request(scope)).body)
+        return [row["id"] for row in sent["rows"]], sent["since"]
+
+    with begun(tmp_path / "tiny") as ledger:
+        first = add_trial(ledger, [30.0])
+        late: list[Trial] = []
+
+        def rows_and_a_record(watched: Watched, version: int) -> list[TrialRow]:
+            rows = rows_since(watched, version)
+            late.append(add_trial(ledger, [40.0]))
+            return rows
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Watched, "rows_since", rows_and_a_record)
+            sent, version = changes(0)
+        assert sent == [first.id]
+        assert changes(version)[0] == [late[0].id]
+
+
+def test_two_folders_of_one_name_are_refused_and_one_folder_named_twice_is_watched_once(tmp_path: Path) -> None:
+    folder, other = tmp_path / "first" / "tiny", tmp_path / "second" / "tiny"
+    with pytest.raises(ConfigError, match="have one name; watch one of them at a time"):
+        Experiments(tmp_path, [folder, other])
+    assert len(Experiments(tmp_path, [folder, tmp_path / "second" / ".." / "first" / "tiny"]).all()) == 1
+
+
+def test_a_disk_that_answers_again_is_no_problem_any_more_and_a_damaged_journal_stays_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(reader: JournalReader) -> None:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    with begun(tmp_path / "tiny") as ledger:
+        add_trial(ledger, [30.0])
+    watched = Watched(tmp_path / "tiny")
+    assert watched.seen().problem is None
+    with monkeypatch.context() as patch:
+        patch.setattr(JournalReader, "_look", fail)
+        assert os.strerror(errno.ESTALE) in watched.seen().problem
+    assert watched.seen().problem is None
+    with ledger.path.open("a") as file:
+        file.write("nonsense\nnonsense\n")
+    assert [("damaged" in watched.seen().problem) for _ in range(2)] == [True, True]

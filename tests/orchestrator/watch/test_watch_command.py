@@ -46,6 +46,7 @@ def output(tmp_path: Path) -> Path:
         pytest.param(["--host", "0.0.0.0"], "", "set ORCHESTRATOR_WATCH_TOKEN", id="an empty token"),
         pytest.param(["--host", "0.0.0.0"], "short", "has 5 characters; a token needs at least 16", id="short token"),
         pytest.param(["--host", "no.such.host.invalid"], "t" * 16, "no such host is known", id="no such host"),
+        pytest.param(["--host", "192.168..7"], "t" * 16, "no such host is known", id="an address with a part missing"),
         pytest.param(["--host", "203.0.113.7"], "t" * 16, "--host 203.0.113.7 --port 0:", id="a foreign address"),
     ],
 )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -14,8 +15,9 @@ from orchestrator.journal.directory import Place, keep_error, write_places
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold
 from orchestrator.journal.trial import TrialState
-from orchestrator.report.page import build_page
+from orchestrator.report.page import Page
 from orchestrator.report.render import render_page
+from orchestrator.watch.server import Listening
 from tests.support.experiments import add_trial, begun, confirm_two_losses, make_experiment
 from tests.support.histories import search
 from tests.support.live_pages import Served, served
@@ -202,7 +204,7 @@ def test_every_script_of_a_page_is_named_by_its_hash(quiet: Served) -> None:
     for path in ("/", "/e/tiny/"):
         page = quiet.ask(path)
         check_policy(page.text, page.headers["content-security-policy"])
-    html = render_page(build_page(search(12)))
+    html = render_page(Page(search(12)))
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
     check_policy(html, policy[1])
 
@@ -221,6 +223,7 @@ def test_every_script_of_a_page_is_named_by_its_hash(quiet: Served) -> None:
         pytest.param({"origin": "http://127.0.0.1:{port}"}, 200, id="our own page"),
         pytest.param({"origin": "http://127.0.0.1:1"}, 403, id="another server of this machine"),
         pytest.param({"origin": "https://evil.example"}, 403, id="another site"),
+        pytest.param({"origin": "http://["}, 403, id="a site that cannot be read"),
         pytest.param({"origin": "null"}, 403, id="a page without a site"),
         pytest.param({"sec_fetch_site": "cross-site", "sec_fetch_mode": "no-cors"}, 403, id="an image on another site"),
         pytest.param({"sec_fetch_site": "cross-site", "sec_fetch_mode": "navigate"}, 200, id="a link on another site"),
@@ -262,3 +265,12 @@ def test_a_token_is_asked_for_once_and_kept_in_a_cookie(tmp_path: Path) -> None:
         assert server.ask("/e/tiny/", cookie=cookie.split("=")[0] + "=wrong").status == 401
         for path in ("/", "/e/tiny/", "/e/tiny/changes"):
             assert TOKEN not in server.ask(path, cookie=cookie.split(";")[0]).text
+
+
+@pytest.mark.parametrize("token", ["d2l0aCBhIHBsdXM+/w==", "with#hash&and%41sign", "ключ-из-многих-букв"])
+def test_the_printed_address_and_the_cookie_hold_any_token(tmp_path: Path, token: str) -> None:
+    listening = Listening("127.0.0.1", 0, token)
+    with listening.socket, served(tmp_path, token=token) as server:
+        welcome = server.ask(f"/?{urlsplit(listening.address()).query}")
+        assert welcome.status == 303
+        assert server.ask("/", cookie=welcome.headers["set-cookie"].split(";")[0]).status == 200
