@@ -32,7 +32,7 @@ from trainables.checkpoint import EpochReport, Outcome
 from trainables.config import TrialConfig
 from trainables.data.batches import Batch
 from trainables.data.dataset import Dataset
-from trainables.errors import Blaming, DivergedError, PluginError
+from trainables.errors import Blaming, DivergedError, PluginError, UserError
 from trainables.evaluation import similarities
 from trainables.losses import Loss, bank_size
 from trainables.losses.parameters import loss_shape, stack_losses
@@ -71,7 +71,7 @@ class FusedTrials:
         self._trials.pop(name, None)
 
     def run_epoch(self, names: Iterable[str]) -> dict[str, Outcome]:
-        """Train some trials for their next epoch; a trial that diverges, or whose plug-in fails, is removed.
+        """Train some trials for their next epoch; a trial that diverges, fails in a plug-in or is refused is removed.
 
         Returns:
             Each trial's report, or the error that ended it; ``time/train_seconds`` is its share of the common time.
@@ -101,15 +101,15 @@ def run_together(trials: list[Trial]) -> list[Outcome]:
     ]
 
 
-def _or_error(work: Callable[[], T]) -> T | DivergedError | PluginError:
+def _or_error(work: Callable[[], T]) -> T | DivergedError | UserError:
     try:
         with Blaming():
             return work()
-    except (DivergedError, PluginError) as error:
+    except (DivergedError, UserError) as error:
         return error
 
 
-def train_stacked(trials: Sequence[Trial], steps: int | None = None) -> list[float | DivergedError | PluginError]:
+def train_stacked(trials: Sequence[Trial], steps: int | None = None) -> list[float | DivergedError | UserError]:
     """Train trials for the epoch that each trial has begun.
 
     The trials are of one ``stack_shape``, on one device. At most ``steps`` steps are taken; ``None`` takes all of the
@@ -178,7 +178,7 @@ class StackedEpoch:
         self._interval = steps_unread(self._device)
         self._unread: list[Tensor] = []
         self._totals = dict.fromkeys(map(id, trials), 0.0)
-        self._diverged: dict[int, DivergedError | PluginError] = {}
+        self._diverged: dict[int, DivergedError | UserError] = {}
         self._batches: dict[tuple[int, int], Iterator[Batch]] = {}
         self._streams: dict[_Alike, RandomStream] = {}
         ordered = sorted(trials, key=lambda trial: (*_alike(trial)[:2], *map(str, _alike(trial)[2])))
@@ -222,7 +222,7 @@ class StackedEpoch:
         for group in self._groups:
             group.learned.hand_out_gradients()
 
-    def finish(self) -> list[float | DivergedError | PluginError]:
+    def finish(self) -> list[float | DivergedError | UserError]:
         """Return the mean loss or the error of each trial, see ``train_stacked``."""
         self._read()
         for trial in self._all:

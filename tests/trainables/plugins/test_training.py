@@ -11,11 +11,11 @@ from orchestrator.storage.stores import FolderStore
 from orchestrator.tuner.actor import Step, TrialActor
 from orchestrator.workload.training import TrainablesWorkload
 from tests.support.plugins import lay_out_package, write_plugin
-from tests.trainables.tiny import tiny_config, tiny_dataset
+from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables.checkpoint import EpochReport, save_epoch
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
-from trainables.errors import CheckpointError, PluginError
+from trainables.errors import CheckpointError, ConfigError, PluginError
 from trainables.fused import FusedTrials
 from trainables.plugins.in_use import forget, references
 from trainables.serving.packed import write_retriever
@@ -58,6 +58,27 @@ def test_of_fused_trials_the_one_that_fails_ends_and_the_others_learn_what_they_
             assert isinstance(fused, EpochReport)
             assert fused.metrics["train/loss"] == pytest.approx(report.metrics["train/loss"], rel=1e-4)
             assert fused.metrics["cocos/gradient_negatives"] == report.metrics["cocos/gradient_negatives"]
+
+
+PAIRS = """
+from trainables.models.scan import SCAN
+
+@model(features="regions")
+class Pairs(SCAN):
+    pass
+"""
+
+
+def test_of_fused_trials_the_one_whose_model_keeps_no_bank_is_refused_alone(tmp_path: Path) -> None:
+    load_plugins([str(write_plugin(tmp_path, PAIRS))])
+    plain = replace(tiny_config(loss="warp"), model="pairs")
+    data, group = suited(DATA, plain), FusedTrials("cpu")
+    group.add("plain", plain, data)
+    group.add("with a bank", replace(plain, loss_parameters={"bank": 4}), data)
+    outcomes = group.run_epoch(["plain", "with a bank"])
+    assert isinstance(outcomes["plain"], EpochReport)
+    assert isinstance(outcomes["with a bank"], ConfigError)
+    assert "no bank is kept" in str(outcomes["with a bank"])
 
 
 def test_an_actor_refuses_the_trial_and_takes_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
