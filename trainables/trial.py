@@ -219,7 +219,7 @@ class Trial:
         # Cloned, because parameters of a stacked trial are views, and saving a view saves the whole tensor behind it.
         weights = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
         state = {"model": weights, "optimizer": self.optimizer.state_dict()}
-        if self.learned.each:
+        if self.learned.raw:
             state[LEARNED] = self.learned.state_dict()
         write_file(directory / STATE, {**origin, "epoch": self.epoch, "metrics": self.metrics, **state})
         best = {"epoch": self.best_epoch, "value": self.best_value, "model": self.best_weights}
