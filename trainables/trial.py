@@ -16,7 +16,7 @@ from torch import Tensor
 
 from trainables.checkpoint import BEST, STATE, EpochReport, read_file, write_file
 from trainables.cocos import Spread, count_contributions, spreads
-from trainables.config import TrialConfig, derive_seed
+from trainables.config import TrialConfig, check_metric, derive_seed
 from trainables.data.batches import Batch, ResidentSplit, epoch_batches
 from trainables.data.dataset import Dataset
 from trainables.data.tokenizers import ENGLISH
@@ -58,6 +58,7 @@ def run_trial(
         A report for each epoch, when not resumed ``config.training.total_epochs`` in all, or fewer with a patience.
 
     Raises:
+        ConfigError: If no metric has the name of that which selects the best epoch.
         DivergedError: At the step at which the loss, or the epoch at which a metric, is not finite.
         CheckpointError: If ``resume`` is damaged or belongs to another trial.
         PluginError: If the code of a plug-in fails.
@@ -95,6 +96,7 @@ class Trial:
 
         ``beside`` is a trial with this dataset and device, whose tensors of the data are shared.
         """
+        check_metric(config.metric)
         make_deterministic(device)
         seed_torch(config.seed, "initialisation")
         self.config, self.data, self.epoch = config, data, 0
