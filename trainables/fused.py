@@ -34,7 +34,7 @@ from trainables.data.batches import Batch
 from trainables.data.dataset import Dataset
 from trainables.errors import Blaming, DivergedError, PluginError, UserError
 from trainables.evaluation import similarities
-from trainables.losses import Loss, bank_size
+from trainables.losses import Loss, NotANumberError, bank_size
 from trainables.losses.parameters import loss_shape, stack_losses
 from trainables.losses.plugin_loss import place_of_loss
 from trainables.models.retrieval_model import RetrievalModel
@@ -249,20 +249,26 @@ class StackedEpoch:
 
     def _losses(self, batches: dict[tuple[int, int], Batch]) -> Tensor:
         """Return the loss of each trial, shape (K,)."""
-        similarity = self._without_nan(similarities(self._model, self._lay(batches)))
+        similarity = similarities(self._model, self._lay(batches))
         values = []
         # Split at once: the gradient of each slice would be a matrix of zeros for the whole stack, K of them in all.
         parts = similarity.split([len(group.trials) for group in self._groups])
         for group, part in zip(self._groups, parts, strict=True):
-            self._count_step(group, part, batches[group.source])
             with group.stream:
                 values.append(self._loss_of(group, part, batches[group.source]))
+            self._count_step(group, part, batches[group.source])
         return torch.cat(values)
 
     def _loss_of(self, group: _Group, similarity: Tensor, batch: Batch) -> Tensor:
-        """Return the losses of a group, shape (K,); a trial whose plug-in fails ends, and its neighbours continue."""
+        """Return the losses of a group, shape (K,); a trial that has diverged, or whose plug-in fails, ends."""
         try:
             return group.learned.in_force(group.loss)(similarity, batch.positives, batch.ignore)
+        except NotANumberError:
+            bad = similarity.isnan().flatten(1).any(1)
+            for place in bad.nonzero().flatten().tolist():
+                trial = group.trials[place]
+                self._ended[trial] = DivergedError("train/similarity", math.nan, trial.epoch, self.steps)
+            return self._loss_of(group, similarity.masked_fill(bad[:, None, None], 0.0), batch)
         except PluginError:
             values = []
         for trial, scores in zip(group.trials, similarity, strict=True):
@@ -277,7 +283,8 @@ class StackedEpoch:
         """Let the trials that measure COCOS in their first steps do so; a trial whose plug-in fails ends."""
         for trial, scores in zip(group.trials, similarity, strict=True):
             try:
-                trial.count_step(scores, batch)
+                if trial not in self._ended:
+                    trial.count_step(scores, batch)
             except PluginError as error:
                 self._ended[trial] = error
 
@@ -293,20 +300,6 @@ class StackedEpoch:
             tokens=torch.stack([pad(batch.tokens, (0, longest - batch.tokens.shape[-1])) for batch in batch_of_trial]),
             lengths=torch.stack([batch.lengths for batch in batch_of_trial]),
         )
-
-    def _without_nan(self, similarity: Tensor) -> Tensor:
-        """Replace the similarities of trials that have diverged by 0, because losses on a CPU refuse NaN."""
-        if self._device.type != "cpu":
-            return similarity
-        scores = similarity.detach()
-        # A sum with a NaN is NaN, and checking one sum is ten times as fast as checking each number.
-        if not bool(scores.sum().isnan()):
-            return similarity
-        bad = scores.isnan().flatten(1).any(1)
-        for place in bad.nonzero().flatten().tolist():
-            trial = self._trials[place]
-            self._ended[trial] = DivergedError("train/similarity", math.nan, trial.epoch, self.steps)
-        return similarity.masked_fill(bad[:, None, None], 0.0)
 
     def _read(self) -> None:
         """Sum the losses of the latest steps, and drop the trials with a loss that is not finite."""
