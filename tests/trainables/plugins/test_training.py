@@ -60,6 +60,29 @@ def test_of_fused_trials_the_one_that_fails_ends_and_the_others_learn_what_they_
             assert fused.metrics["cocos/gradient_negatives"] == report.metrics["cocos/gradient_negatives"]
 
 
+WEIGHTED = """
+@loss()
+def weighted(similarity, positives, ignore, weights=(1.0, 2.0)):
+    \"\"\"Mean gap with a weight for each of its parts.\"\"\"
+    return weights[0] * similarity[~positives].mean() - weights[1] * similarity[positives].mean()
+"""
+
+
+def test_fused_trials_whose_configs_come_from_json_have_parameters_of_several_numbers(tmp_path: Path) -> None:
+    load_plugins([str(write_plugin(tmp_path, WEIGHTED))])
+    group, losses = FusedTrials("cpu"), []
+    for name, weight in (("a", 2.0), ("b", 3.0)):
+        parameters = {"weights": (1.0, weight)}
+        made = replace(
+            tiny_config(loss="weighted"), loss_parameters=parameters, plugins=references("weighted", "vsepp")
+        )
+        read = TrialConfig.from_dict(json.loads(json.dumps(made.to_dict())))
+        assert group.add(name, read, DATA) is None
+        losses.append(next(run_trial(read, DATA, device="cpu")).metrics["train/loss"])
+    outcomes = group.run_epoch("ab")
+    assert [outcomes[name].metrics["train/loss"] for name in "ab"] == pytest.approx(losses, rel=1e-4)
+
+
 PAIRS = """
 from trainables.models.scan import SCAN
 
