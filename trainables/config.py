@@ -363,7 +363,7 @@ class TrialConfig:
                 "to train from pixels, or set training.finetune: false"
             )
         for name in ("backbone", "weights"):
-            if name in self.model_parameters and not self.training.finetune:
+            if name in self.model_parameters and self.model in PIXEL_MODELS and not self.training.finetune:
                 raise ConfigError(
                     f"model_parameters.{name}: goes with training.finetune: true; features have their backbone already"
                 )
