@@ -140,7 +140,8 @@ def stack_shape(trial: Trial) -> Hashable:
         type(model),
         model.precision,
         tuple(parameter.shape for parameter in model.parameters()),
-        tuple(sorted(rest.items())),
+        # As text, because parameters that were read from JSON may be lists, which have no hash.
+        repr(sorted(rest.items())),
         id(split),
         (training.batches, training.batch_size, training.captions_per_image, training.length_buckets),
         (training.duplicates, training.augment, training.gradient_clip),

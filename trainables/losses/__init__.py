@@ -78,7 +78,7 @@ def build_loss(name: str, **parameters: Any) -> Loss:
     if unknown:
         raise ConfigError(f"{name} has the hyper-parameters {', '.join(known)}, got {', '.join(unknown)}")
     for parameter, value in parameters.items():
-        # A config that was read from JSON has lists, which cannot be compared by a hash as a stack of trials does.
+        # A config that was read from JSON has lists, but stacked trials are grouped by the hash of their parameters.
         if isinstance(value, list) and isinstance(known[parameter], tuple):
             parameters[parameter] = tuple(value)
     with Blaming():

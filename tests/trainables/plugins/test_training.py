@@ -83,6 +83,26 @@ def test_fused_trials_whose_configs_come_from_json_have_parameters_of_several_nu
     assert [outcomes[name].metrics["train/loss"] for name in "ab"] == pytest.approx(losses, rel=1e-4)
 
 
+SHARED = """
+from trainables.models.vsepp import VSEPP
+
+@model()
+class Shared(VSEPP):
+    def __init__(self, image_size, words, embedding_size, word_size, *, weights=(1.0, 2.0)):
+        super().__init__(image_size, words, embedding_size, word_size)
+        self.weights = weights
+"""
+
+
+def test_fused_trials_of_a_plugin_model_have_parameters_of_several_numbers_and_of_any_name(tmp_path: Path) -> None:
+    load_plugins([str(write_plugin(tmp_path, SHARED))])
+    group = FusedTrials("cpu")
+    for name, weight in (("a", 2.0), ("b", 3.0)):
+        made = replace(tiny_config(epochs=1), model="shared", model_parameters={"weights": [1.0, weight]})
+        group.add(name, made, DATA)
+    assert all(isinstance(outcome, EpochReport) for outcome in group.run_epoch("ab").values())
+
+
 PAIRS = """
 from trainables.models.scan import SCAN
 
