@@ -123,8 +123,8 @@ def learnable_of(loss: object) -> Mapping[str, Learnable]:
 
 
 def learned_names(loss: object) -> list[str]:
-    """Return the names of a loss's hyper-parameters that are set to ``learned``, in the order of its fields."""
-    return [name for name in field_names(loss) if isinstance(value := getattr(loss, name), str) and value == LEARNED]
+    """Return the names of a loss's learnable hyper-parameters that are set to ``learned``."""
+    return [name for name in learnable_of(loss) if isinstance(value := getattr(loss, name), str) and value == LEARNED]
 
 
 def field_names(loss: Any) -> list[str]:

@@ -60,6 +60,21 @@ def test_of_fused_trials_the_one_that_fails_ends_and_the_others_learn_what_they_
             assert fused.metrics["cocos/gradient_negatives"] == report.metrics["cocos/gradient_negatives"]
 
 
+KINDS = """
+@loss()
+def of_a_kind(similarity, positives, ignore, kind="learned"):
+    \"\"\"Mean gap, with a word that is one of ours too.\"\"\"
+    return similarity[~positives].mean() - similarity[positives].mean()
+"""
+
+
+def test_a_word_of_a_plugin_loss_may_be_learned(tmp_path: Path) -> None:
+    load_plugins([str(write_plugin(tmp_path, KINDS))])
+    made = replace(tiny_config(loss="of_a_kind", epochs=1), plugins=references("of_a_kind", "vsepp"))
+    (report,) = run_trial(made, DATA, device="cpu")
+    assert not [name for name in report.metrics if name.startswith("loss/")]
+
+
 WEIGHTED = """
 @loss()
 def weighted(similarity, positives, ignore, weights=(1.0, 2.0)):
