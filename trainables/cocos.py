@@ -168,7 +168,10 @@ def _check(loss: Callable[..., Tensor], epsilon: float, convention: Convention) 
         raise ConfigError(f"epsilon must be a finite number above 0, got {epsilon}")
     if convention not in ("paper", "published"):
         raise ConfigError(f"convention must be 'paper' or 'published', got {convention!r}")
-    if convention == "published" and not _is_published(loss):
+    is_published = isinstance(loss, TripletHardest | NTXent | SmoothAP) or (
+        isinstance(loss, Triplet) and isinstance(loss.negatives, str)
+    )
+    if convention == "published" and not is_published:
         raise ConfigError(
             f"published counters exist for triplet over all negatives, triplet_sh, nt_xent and smooth_ap, got {loss}; "
             f"use convention 'paper'"
@@ -183,12 +186,6 @@ def _check_coded_positives(positives: Tensor) -> None:
             f"published counters of smooth_ap exist for {CODED_POSITIVES} captions an image, got {int(counts.min())} "
             f"to {int(counts.max())}; use convention 'paper'"
         )
-
-
-def _is_published(loss: Callable[..., Tensor]) -> bool:
-    if isinstance(loss, Triplet):
-        return isinstance(loss.negatives, str)
-    return isinstance(loss, TripletHardest | NTXent | SmoothAP)
 
 
 def _count(

@@ -172,11 +172,10 @@ class TrainingConfig:
     finetune_learning_rate: Annotated[float | None, Allowed(0, is_open=True)] = None
 
     def __post_init__(self) -> None:
-        values = ((name, getattr(self, name), allowed) for name, allowed in RANGES.items())
         problems = [
             f"training.{name}: must be {allowed}, got {value}"
-            for name, value, allowed in values
-            if value is not None and not allowed.accepts(value)
+            for name, allowed in RANGES.items()
+            if (value := getattr(self, name)) is not None and not allowed.accepts(value)
         ]
         if problems:
             raise ConfigError(problems)
