@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from trainables.config import TrialConfig
-from trainables.errors import CheckpointError, DivergedError, PluginError
+from trainables.errors import CheckpointError, DivergedError, UserError
 from trainables.files import aside, read_state, take_place, write_whole
 
 
@@ -42,7 +42,7 @@ class EpochReport:
     save: Callable[[Path], None]
 
 
-Outcome = EpochReport | DivergedError | PluginError
+Outcome = EpochReport | DivergedError | UserError
 """Result of one of several trials after an epoch: its report, or the error that ended it."""
 
 

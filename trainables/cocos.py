@@ -143,46 +143,24 @@ class Spread(NamedTuple):
     std: float
 
 
-class ContributionStatistics:
-    """Mean and standard deviation of each counter over the batches of a pass; all batches have equal weight.
+def spreads(batches: Sequence[Mapping[str, Tensor]]) -> dict[str, Spread]:
+    """Return each counter's spread over the batches in which it is computable; all batches have equal weight.
 
-    ``add`` keeps tensors on their device; only ``summary`` waits for the device.
+    A counter that is computable in no batch is left out, because its value is unknown, not 0.
+
+    Args:
+        batches: The counters of each batch, scalars under the same names; a device is waited for here alone.
     """
-
-    def __init__(self) -> None:
-        self._batches: list[dict[str, Tensor]] = []
-
-    def __len__(self) -> int:
-        return len(self._batches)
-
-    def add(self, counts: Mapping[str, Tensor]) -> None:
-        """Add the counters of one batch of one trial, each a scalar; every batch has the same counters.
-
-        Raises:
-            ValueError: If a counter is not a scalar, or names differ from the names in the first batch.
-        """
-        shapes = {name: tuple(value.shape) for name, value in counts.items() if value.dim() > 0}
-        if shapes:
-            raise ValueError(f"counters must be scalars, one trial at a time, got {shapes}")
-        if self._batches and counts.keys() != self._batches[0].keys():
-            raise ValueError(f"counters must be {sorted(self._batches[0])} in every batch, got {sorted(counts)}")
-        self._batches.append(dict(counts))
-
-    def summary(self) -> dict[str, Spread]:
-        """Return each counter's spread over the batches in which it is computable.
-
-        A counter that is computable in no batch is left out, because its value is unknown, not 0.
-        """
-        if not self._batches:
-            return {}
-        names = list(self._batches[0])
-        table = torch.stack([torch.stack([batch[name] for name in names]) for batch in self._batches]).cpu()
-        columns = {name: column[~column.isnan()] for name, column in zip(names, table.T, strict=True)}
-        return {
-            name: Spread(float(column.mean()), float(column.std(correction=0)))
-            for name, column in columns.items()
-            if len(column) > 0
-        }
+    if not batches:
+        return {}
+    names = list(batches[0])
+    table = torch.stack([torch.stack([counts[name] for name in names]) for counts in batches]).cpu()
+    columns = {name: column[~column.isnan()] for name, column in zip(names, table.T, strict=True)}
+    return {
+        name: Spread(float(column.mean()), float(column.std(correction=0)))
+        for name, column in columns.items()
+        if len(column) > 0
+    }
 
 
 def _check(loss: Callable[..., Tensor], epsilon: float, convention: Convention) -> None:
@@ -190,7 +168,10 @@ def _check(loss: Callable[..., Tensor], epsilon: float, convention: Convention) 
         raise ConfigError(f"epsilon must be a finite number above 0, got {epsilon}")
     if convention not in ("paper", "published"):
         raise ConfigError(f"convention must be 'paper' or 'published', got {convention!r}")
-    if convention == "published" and not _is_published(loss):
+    is_published = isinstance(loss, TripletHardest | NTXent | SmoothAP) or (
+        isinstance(loss, Triplet) and isinstance(loss.negatives, str)
+    )
+    if convention == "published" and not is_published:
         raise ConfigError(
             f"published counters exist for triplet over all negatives, triplet_sh, nt_xent and smooth_ap, got {loss}; "
             f"use convention 'paper'"
@@ -205,12 +186,6 @@ def _check_coded_positives(positives: Tensor) -> None:
             f"published counters of smooth_ap exist for {CODED_POSITIVES} captions an image, got {int(counts.min())} "
             f"to {int(counts.max())}; use convention 'paper'"
         )
-
-
-def _is_published(loss: Callable[..., Tensor]) -> bool:
-    if isinstance(loss, Triplet):
-        return isinstance(loss.negatives, str)
-    return isinstance(loss, TripletHardest | NTXent | SmoothAP)
 
 
 def _count(

@@ -48,6 +48,13 @@ ParameterValue = bool | int | float | str | tuple[float, ...]
 TOKENIZERS = ("english", "words", "characters")
 """The tokenizers that ship; see ``trainables.data.tokenizers``."""
 
+SELECTING = (
+    *("val/rsum", "val/r1_r5_sum"),
+    *(f"val/{way}_{name}" for way in ("i2t", "t2i") for name in ("r1", "r5", "r10", "average_recall", "map5")),
+    *(f"val/{way}_{name}" for way in ("i2t", "t2i") for name in ("r2", "r4", "r8")),
+)
+"""The metrics that can select the best epoch; the last six exist only where images retrieve images of their class."""
+
 Precision = Literal["float32", "bf16", "auto"]
 """Precision of matrix products; ``auto`` is bf16 on a GPU that has bf16, and float32 elsewhere."""
 
@@ -165,11 +172,10 @@ class TrainingConfig:
     finetune_learning_rate: Annotated[float | None, Allowed(0, is_open=True)] = None
 
     def __post_init__(self) -> None:
-        values = ((name, getattr(self, name), allowed) for name, allowed in RANGES.items())
         problems = [
             f"training.{name}: must be {allowed}, got {value}"
-            for name, value, allowed in values
-            if value is not None and not allowed.accepts(value)
+            for name, allowed in RANGES.items()
+            if (value := getattr(self, name)) is not None and not allowed.accepts(value)
         ]
         if problems:
             raise ConfigError(problems)
@@ -208,6 +214,12 @@ def check_tokenizer(name: str | None) -> None:
     """Refuse a name that no tokenizer has (``ConfigError``); ``None`` is inferred from the captions."""
     if name is not None and name not in TOKENIZERS and not name.endswith(".json"):
         raise ConfigError(f"tokenizer must be {', '.join(TOKENIZERS)}, or a tokenizer.json file, got {name!r}")
+
+
+def check_metric(name: str) -> None:
+    """Refuse a name that no metric of an epoch has of which a larger value is better (``ConfigError``)."""
+    if name not in SELECTING:
+        raise ConfigError(f"metric must be one of {', '.join(SELECTING)}, got {name!r}")
 
 
 def check_bank(model: str, loss: str, bank: object) -> None:
@@ -350,7 +362,7 @@ class TrialConfig:
                 "to train from pixels, or set training.finetune: false"
             )
         for name in ("backbone", "weights"):
-            if name in self.model_parameters and not self.training.finetune:
+            if name in self.model_parameters and self.model in PIXEL_MODELS and not self.training.finetune:
                 raise ConfigError(
                     f"model_parameters.{name}: goes with training.finetune: true; features have their backbone already"
                 )

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from trainables.checkpoint import BEST, read_file
-from trainables.cocos import ContributionStatistics, Convention, Spread, count_contributions
+from trainables.cocos import Convention, Spread, count_contributions, spreads
 from trainables.config import TrialConfig
 from trainables.data.batches import Batch, ResidentSplit
 from trainables.data.dataset import Dataset, Split
@@ -174,15 +175,9 @@ def measure_contributions(
 
     For ``epsilon``, ``convention`` and ``curve`` see ``count_contributions``.
     """
-    statistics = ContributionStatistics()
+    count = partial(count_contributions, loss, epsilon=epsilon, convention=convention, curve=curve)
     with evaluating(model):
-        for batch in batches:
-            scores = similarities(model, batch)
-            masks = batch.positives, batch.ignore
-            statistics.add(
-                count_contributions(loss, scores, *masks, epsilon=epsilon, convention=convention, curve=curve)
-            )
-    return statistics.summary()
+        return spreads([count(similarities(model, batch), batch.positives, batch.ignore) for batch in batches])
 
 
 def similarities(model: RetrievalModel, batch: Batch) -> Tensor:

@@ -32,9 +32,9 @@ from trainables.checkpoint import EpochReport, Outcome
 from trainables.config import TrialConfig
 from trainables.data.batches import Batch
 from trainables.data.dataset import Dataset
-from trainables.errors import Blaming, DivergedError, PluginError
+from trainables.errors import Blaming, DivergedError, PluginError, UserError
 from trainables.evaluation import similarities
-from trainables.losses import Loss, bank_size
+from trainables.losses import Loss, NotANumberError, bank_size
 from trainables.losses.parameters import loss_shape, stack_losses
 from trainables.losses.plugin_loss import place_of_loss
 from trainables.models.retrieval_model import RetrievalModel
@@ -71,7 +71,7 @@ class FusedTrials:
         self._trials.pop(name, None)
 
     def run_epoch(self, names: Iterable[str]) -> dict[str, Outcome]:
-        """Train some trials for their next epoch; a trial that diverges, or whose plug-in fails, is removed.
+        """Train some trials for their next epoch; a trial that diverges, fails in a plug-in or is refused is removed.
 
         Returns:
             Each trial's report, or the error that ended it; ``time/train_seconds`` is its share of the common time.
@@ -101,15 +101,15 @@ def run_together(trials: list[Trial]) -> list[Outcome]:
     ]
 
 
-def _or_error(work: Callable[[], T]) -> T | DivergedError | PluginError:
+def _or_error(work: Callable[[], T]) -> T | DivergedError | UserError:
     try:
         with Blaming():
             return work()
-    except (DivergedError, PluginError) as error:
+    except (DivergedError, UserError) as error:
         return error
 
 
-def train_stacked(trials: Sequence[Trial], steps: int | None = None) -> list[float | DivergedError | PluginError]:
+def train_stacked(trials: Sequence[Trial], steps: int | None = None) -> list[float | DivergedError | UserError]:
     """Train trials for the epoch that each trial has begun.
 
     The trials are of one ``stack_shape``, on one device. At most ``steps`` steps are taken; ``None`` takes all of the
@@ -140,24 +140,14 @@ def stack_shape(trial: Trial) -> Hashable:
         type(model),
         model.precision,
         tuple(parameter.shape for parameter in model.parameters()),
-        tuple(sorted(rest.items())),
+        # As text, because parameters that were read from JSON may be lists, which have no hash.
+        repr(sorted(rest.items())),
         id(split),
         (training.batches, training.batch_size, training.captions_per_image, training.length_buckets),
         (training.duplicates, training.augment, training.gradient_clip),
         # Where batches differ in size or positives, only trials with equal batches can be stacked.
         own_batches if ragged or training.length_buckets > 1 or split.labels is not None else None,
     )
-
-
-class _Group(NamedTuple):
-    """Neighbouring trials of a stack with equal batches and kind of loss; one call computes the loss of all of them."""
-
-    trials: list[Trial]
-    source: int
-    """Index of their batch among the stack's."""
-    loss: Loss
-    learned: StackedParameters
-    stream: RandomStream
 
 
 _Alike = tuple[int, int, tuple[object, ...]]
@@ -168,44 +158,58 @@ def _alike(trial: Trial) -> _Alike:
     return trial.config.seed, trial.epoch, loss_shape(trial.loss)
 
 
+class _Group(NamedTuple):
+    """Neighbouring trials of a stack that are alike; one call computes the loss of all of them."""
+
+    trials: list[Trial]
+    source: tuple[int, int]
+    """Seed and epoch of their batches."""
+    loss: Loss
+    learned: StackedParameters
+    stream: RandomStream
+
+
 class StackedEpoch:
     """The steps of one epoch."""
 
     def __init__(self, trials: Sequence[Trial]) -> None:
         self.steps = 0
-        self._all = list(trials)
         self._device = trials[0].train_split.device
         self._interval = steps_unread(self._device)
         self._unread: list[Tensor] = []
-        self._totals = dict.fromkeys(map(id, trials), 0.0)
-        self._diverged: dict[int, DivergedError | PluginError] = {}
+        self._totals = dict.fromkeys(trials, 0.0)
+        self._ended: dict[Trial, DivergedError | UserError] = {}
         self._batches: dict[tuple[int, int], Iterator[Batch]] = {}
         self._streams: dict[_Alike, RandomStream] = {}
-        ordered = sorted(trials, key=lambda trial: (*_alike(trial)[:2], *map(str, _alike(trial)[2])))
-        for trial in ordered:
-            alike = _alike(trial)
-            self._batches.setdefault(alike[:2], trial.batches())
-            self._streams.setdefault(alike, RandomStream(self._device, trial.config.seed, "epoch", trial.epoch))
-        self._stack(ordered)
+        neighbours: dict[_Alike, list[Trial]] = {}
+        for trial in trials:
+            neighbours.setdefault(_alike(trial), []).append(trial)
+        for (seed, epoch, kind), members in neighbours.items():
+            self._batches.setdefault((seed, epoch), members[0].batches())
+            self._streams[seed, epoch, kind] = RandomStream(self._device, seed, "epoch", epoch)
+        self._stack([trial for members in neighbours.values() for trial in members])
 
     def step(self) -> bool:
         """Take one step; return ``False`` if no step or no trial is left."""
         if not self._trials:
             return False
-        batches = [next(batches, None) for batches in self._batches.values()]
-        present = [batch for batch in batches if batch is not None]
-        if not present:
+        try:
+            # Trials of one shape have equally many batches.
+            batches = {source: next(iterator) for source, iterator in self._batches.items()}
+        except StopIteration:
             return False
         self.steps += 1
-        losses = self._losses(present)
-        for parameter in self._model.parameters():
-            parameter.grad = None
+        losses = self._losses(batches)
+        self._model.zero_grad()
         for group in self._groups:
             group.learned.zero_grad()
         losses.sum().backward()
         if self._clip is not None:
             clip_gradients(self._model, self._clip)
-        self._hand_out_gradients()
+        for name, parameter in self._model.named_parameters():
+            hand_out_gradient(parameter, [trial.model.get_parameter(name) for trial in self._trials])
+        for group in self._groups:
+            group.learned.hand_out_gradients()
         for optimizer in self._optimizers:
             optimizer.step()
         for group in self._groups:
@@ -216,64 +220,63 @@ class StackedEpoch:
             self._read()
         return True
 
-    def _hand_out_gradients(self) -> None:
-        for name, parameter in self._model.named_parameters():
-            hand_out_gradient(parameter, [trial.model.get_parameter(name) for trial in self._trials])
-        for group in self._groups:
-            group.learned.hand_out_gradients()
-
-    def finish(self) -> list[float | DivergedError | PluginError]:
+    def finish(self) -> list[float | DivergedError | UserError]:
         """Return the mean loss or the error of each trial, see ``train_stacked``."""
         self._read()
-        for trial in self._all:
+        for trial in self._totals:
             trial.optimizer.zero_grad(set_to_none=True)
             trial.learned.zero_grad()
             for module in trial.model.modules():
                 if isinstance(module, nn.RNNBase):
                     # cuDNN needs the weights of a single GRU in one piece of memory.
                     module.flatten_parameters()
-        return [self._diverged.get(id(trial), self._totals[id(trial)] / max(1, self.steps)) for trial in self._all]
+        return [self._ended.get(trial, total / max(1, self.steps)) for trial, total in self._totals.items()]
 
     def _stack(self, trials: list[Trial]) -> None:
-        """Train these trials from now on, ordered so that trials with equal batches and kind of loss are neighbours."""
+        """Train these trials from now on, ordered so that trials that are alike are neighbours."""
         self._trials, self._groups = trials, []
         if not trials:
             return
         self._model = stack_models([trial.model for trial in trials]).train()
-        of_losses = [parameter.optimizer for trial in trials for parameter in trial.learned.each.values()]
+        of_losses = [optimizer for trial in trials for optimizer in trial.learned.optimizers.values()]
         self._optimizers = join_optimizers([*(trial.optimizer for trial in trials), *of_losses])
         self._clip = trials[0].config.at(trials[0].epoch).training.gradient_clip
-        sources = list(self._batches)
         for alike, neighbours in groupby(trials, key=_alike):
             members = list(neighbours)
             loss = stack_losses([trial.loss for trial in members], self._device)
             learned = StackedParameters(loss, [trial.learned for trial in members])
-            self._groups.append(_Group(members, sources.index(alike[:2]), loss, learned, self._streams[alike]))
-        self._sources = [group.source for group in self._groups for _ in group.trials]
+            self._groups.append(_Group(members, alike[:2], loss, learned, self._streams[alike]))
+        self._batches = {group.source: self._batches[group.source] for group in self._groups}
 
-    def _losses(self, batches: list[Batch]) -> Tensor:
+    def _losses(self, batches: dict[tuple[int, int], Batch]) -> Tensor:
         """Return the loss of each trial, shape (K,)."""
-        similarity = self._without_nan(similarities(self._model, self._lay(batches)))
+        similarity = similarities(self._model, self._lay(batches))
         values = []
         # Split at once: the gradient of each slice would be a matrix of zeros for the whole stack, K of them in all.
         parts = similarity.split([len(group.trials) for group in self._groups])
         for group, part in zip(self._groups, parts, strict=True):
-            self._count_step(group, part, batches[group.source])
             with group.stream:
                 values.append(self._loss_of(group, part, batches[group.source]))
+            self._count_step(group, part, batches[group.source])
         return torch.cat(values)
 
     def _loss_of(self, group: _Group, similarity: Tensor, batch: Batch) -> Tensor:
-        """Return the losses of a group, shape (K,); a trial whose plug-in fails ends, and its neighbours continue."""
+        """Return the losses of a group, shape (K,); a trial that has diverged, or whose plug-in fails, ends."""
         try:
             return group.learned.in_force(group.loss)(similarity, batch.positives, batch.ignore)
+        except NotANumberError:
+            bad = similarity.isnan().flatten(1).any(1)
+            for place in bad.nonzero().flatten().tolist():
+                trial = group.trials[place]
+                self._ended[trial] = DivergedError("train/similarity", math.nan, trial.epoch, self.steps)
+            return self._loss_of(group, similarity.masked_fill(bad[:, None, None], 0.0), batch)
         except PluginError:
             values = []
         for trial, scores in zip(group.trials, similarity, strict=True):
             try:
                 values.append(trial.learned.in_force(trial.loss)(scores, batch.positives, batch.ignore))
             except PluginError as error:
-                self._diverged[id(trial)] = error
+                self._ended[trial] = error
                 values.append(0 * scores.sum())
         return torch.stack(values)
 
@@ -281,34 +284,23 @@ class StackedEpoch:
         """Let the trials that measure COCOS in their first steps do so; a trial whose plug-in fails ends."""
         for trial, scores in zip(group.trials, similarity, strict=True):
             try:
-                trial.count_step(scores, batch)
+                if trial not in self._ended:
+                    trial.count_step(scores, batch)
             except PluginError as error:
-                self._diverged[id(trial)] = error
+                self._ended[trial] = error
 
-    def _lay(self, batches: list[Batch]) -> Batch:
+    def _lay(self, batches: dict[tuple[int, int], Batch]) -> Batch:
         """Return images and captions of each trial; the leading dimension is 1 where all trials share them."""
-        longest = max(batch.tokens.shape[-1] for batch in batches)
-        batch_of_trial = batches if len(batches) == 1 else [batches[source] for source in self._sources]
+        longest = max(batch.tokens.shape[-1] for batch in batches.values())
+        batch_of_trial = [batches[group.source] for group in self._groups for _ in group.trials]
+        if len(batches) == 1:
+            del batch_of_trial[1:]
         return replace(
-            batches[0],
+            batch_of_trial[0],
             images=torch.stack([batch.images for batch in batch_of_trial]),
             tokens=torch.stack([pad(batch.tokens, (0, longest - batch.tokens.shape[-1])) for batch in batch_of_trial]),
             lengths=torch.stack([batch.lengths for batch in batch_of_trial]),
         )
-
-    def _without_nan(self, similarity: Tensor) -> Tensor:
-        """Replace the similarities of trials that have diverged by 0, because losses on a CPU refuse NaN."""
-        if self._device.type != "cpu":
-            return similarity
-        scores = similarity.detach()
-        # A sum with a NaN is NaN, and checking one sum is ten times as fast as checking each number.
-        if not bool(scores.sum().isnan()):
-            return similarity
-        bad = scores.isnan().flatten(1).any(1)
-        for place in bad.nonzero().flatten().tolist():
-            trial = self._trials[place]
-            self._diverged[id(trial)] = DivergedError("train/similarity", math.nan, trial.epoch, self.steps)
-        return similarity.masked_fill(bad[:, None, None], 0.0)
 
     def _read(self) -> None:
         """Sum the losses of the latest steps, and drop the trials with a loss that is not finite."""
@@ -322,9 +314,9 @@ class StackedEpoch:
             if wrong:
                 place = place_of_loss(trial.loss)
                 error = DivergedError("train/loss", float(numbers[wrong[0]]), trial.epoch, before + wrong[0] + 1, place)
-                self._diverged.setdefault(id(trial), error)
-            self._totals[id(trial)] += float(numbers.sum())
-        alive = [trial for trial in self._trials if id(trial) not in self._diverged]
+                self._ended.setdefault(trial, error)
+            self._totals[trial] += float(numbers.sum())
+        alive = [trial for trial in self._trials if trial not in self._ended]
         if len(alive) < len(self._trials):
             self._stack(alive)
 

@@ -80,24 +80,17 @@ def retrieval_metrics(similarity: Tensor, positives: Tensor, map5: AveragePrecis
         >>> retrieval_metrics(torch.ones(20, 20), torch.eye(20, dtype=torch.bool))["rsum"]
         0.0
     """
-    if similarity.dim() != 2:
-        raise ValueError(f"similarity must have the shape (images, captions), got {tuple(similarity.shape)}")
-    return _as_floats(stacked_retrieval_metrics(similarity, positives, map5))
-
-
-def stacked_retrieval_metrics(
-    similarity: Tensor, positives: Tensor, map5: AveragePrecision = "published"
-) -> dict[str, Tensor]:
-    """Return the metrics of several trials: ``retrieval_metrics`` with leading dimensions.
-
-    ``similarity`` has the shape (..., I, C), and the trials share ``positives``, (I, C).
-
-    Returns:
-        The keys of ``retrieval_metrics``, each of shape (...), float64.
-    """
-    _check_matrix(similarity, positives)
+    if similarity.dim() != 2 or positives.shape != similarity.shape or positives.dtype != torch.bool:
+        raise ValueError(
+            f"similarity must have the shape (images, captions) and positives, bool, the same shape, "
+            f"got {tuple(similarity.shape)} and {positives.dtype} of shape {tuple(positives.shape)}"
+        )
+    if positives.numel() == 0:
+        raise ValueError(f"similarity needs at least one image and one caption, got {tuple(similarity.shape)}")
+    require_positives(positives)
+    check_finite("similarity", similarity)
     i2t, t2i = _harder_negatives(similarity, positives), _harder_negatives(similarity.mT, positives.mT)
-    return _both_directions(i2t, positives.sum(1), t2i, positives.sum(0), map5)
+    return _metrics(i2t, positives.sum(1), t2i, positives.sum(0), map5)
 
 
 def embedding_metrics(
@@ -157,14 +150,19 @@ def metrics_in_folds(
         raise ValueError(f"chunk must be at least 1, got {chunk}")
     if folds < 1 or len(images) % folds:
         raise ValueError(f"folds must divide the number of images, {len(images)}, got {folds}")
+
+    def measure(images: Gallery, captions: Gallery, owners: Tensor) -> dict[str, float]:
+        ranks = rank_by_scores(make_scores(images, captions), owners, chunk=chunk, depth=DEPTH)
+        return metrics_of_ranks(*ranks, owners, map5=map5)
+
+    if folds == 1:
+        # Not cut, because a part of a gallery is a copy: a gigabyte for the sets of words of COCO's captions.
+        return measure(images, captions, image_of_caption)
     size = len(images) // folds
     results = []
     for start in range(0, len(images), size):
         inside = (image_of_caption >= start) & (image_of_caption < start + size)
-        scores = make_scores(images[start : start + size], captions[inside])
-        owners = image_of_caption[inside] - start
-        ranks = rank_by_scores(scores, owners, chunk=chunk, depth=DEPTH)
-        results.append(metrics_of_ranks(*ranks, owners, map5=map5))
+        results.append(measure(images[start : start + size], captions[inside], image_of_caption[inside] - start))
     return {name: sum(result[name] for result in results) / folds for name in results[0]}
 
 
@@ -185,43 +183,45 @@ def metrics_of_ranks(
     order, place, counts = order_positives(-i2t, image_of_caption, image_count)
     harder = i2t.new_zeros(image_count, int(counts.max()))
     harder[image_of_caption[order], place] = i2t[order] - 1
-    return _as_floats(_both_directions(harder[:, :DEPTH], counts, (t2i - 1)[:, None], torch.ones_like(t2i), map5))
+    return _metrics(harder[:, :DEPTH], counts, (t2i - 1)[:, None], torch.ones_like(t2i), map5)
 
 
 def _harder_negatives(scores: Tensor, positives: Tensor) -> Tensor:
-    """Return how many negatives are at or above each query's r-th best positive, shape (..., Q, <= 5)."""
+    """Return how many negatives are at or above each query's r-th best positive, shape (Q, <= 5)."""
     depth = min(DEPTH, int(positives.sum(1).max()))
     parts = []
-    for rows, own in zip(scores.split(QUERIES_AT_A_TIME, -2), positives.split(QUERIES_AT_A_TIME), strict=True):
+    for rows, own in zip(scores.split(QUERIES_AT_A_TIME), positives.split(QUERIES_AT_A_TIME), strict=True):
         best = rows.masked_fill(~own, -torch.inf).topk(depth).values
         negatives = rows.masked_fill(own, -torch.inf)
         # Queries with fewer positives are padded with -inf, at or above which no negative may be counted.
         best = best.masked_fill(best == -torch.inf, torch.inf)
         parts.append(count_reaching(negatives, best))
-    return torch.cat(parts, -2)
+    return torch.cat(parts)
 
 
-def _both_directions(
+def _metrics(
     i2t: Tensor, captions_per_image: Tensor, t2i: Tensor, images_per_caption: Tensor, map5: AveragePrecision
-) -> dict[str, Tensor]:
+) -> dict[str, float]:
+    """Return all metrics from the counts of ``_harder_negatives`` and the numbers of positives of the queries."""
     metrics = _direction("i2t", i2t, captions_per_image, map5) | _direction("t2i", t2i, images_per_caption, map5)
     sums = {
         name: torch.stack([metrics[f"{direction}_r{k}"] for direction in ("i2t", "t2i") for k in depths]).sum(0)
         for name, depths in RECALL_SUMS.items()
     }
-    return metrics | sums
+    metrics |= sums
+    return dict(zip(metrics, torch.stack(list(metrics.values())).tolist(), strict=True))
 
 
 def _direction(name: str, harder: Tensor, positive_count: Tensor, map5: AveragePrecision) -> dict[str, Tensor]:
-    """Return one direction's metrics from the counts of ``_harder_negatives``."""
-    rank = harder[..., 0] + 1
+    """Return one direction's metrics, each a scalar, float64."""
+    rank = harder[:, 0] + 1
     # Sums of integers are exact in any order of the queries.
-    recalls = {f"r{k}": 100 * (rank <= k).sum(-1).double() / rank.shape[-1] for k in (1, 5, 10)}
+    recalls = {f"r{k}": 100 * (rank <= k).sum().double() / len(rank) for k in (1, 5, 10)}
     metrics = {
         **recalls,
         "medr": _median(rank),
-        "meanr": rank.double().mean(-1),
-        "map5": _average_precision(harder, positive_count, map5).mean(-1),
+        "meanr": rank.double().mean(),
+        "map5": _average_precision(harder, positive_count, map5).mean(),
         "average_recall": torch.stack(list(recalls.values())).mean(0),
     }
     return {f"{name}_{metric}": value for metric, value in metrics.items()}
@@ -229,13 +229,12 @@ def _direction(name: str, harder: Tensor, positive_count: Tensor, map5: AverageP
 
 def _median(rank: Tensor) -> Tensor:
     """Return the floor of the median, as is usual in the field; an even number has the mean of the middle two ranks."""
-    ordered = rank.sort(-1).values
-    middle = rank.shape[-1] - 1
-    return ((ordered[..., middle // 2] + ordered[..., (middle + 1) // 2]) // 2).double()
+    ordered, last = rank.sort().values, len(rank) - 1
+    return ((ordered[last // 2] + ordered[(last + 1) // 2]) // 2).double()
 
 
 def _average_precision(harder: Tensor, positive_count: Tensor, map5: AveragePrecision) -> Tensor:
-    """Return AP@5 of each query, shape (..., Q)."""
+    """Return AP@5 of each query, shape (Q,)."""
     place = torch.arange(1, harder.shape[-1] + 1, device=harder.device)
     position = harder + place
     hit = (position <= DEPTH) & (place <= positive_count[:, None])
@@ -245,23 +244,6 @@ def _average_precision(harder: Tensor, positive_count: Tensor, map5: AveragePrec
     if map5 == "standard":
         return total / positive_count.clamp(max=DEPTH)
     raise ValueError(f"map5 must be 'published' or 'standard', got {map5!r}")
-
-
-def _as_floats(metrics: dict[str, Tensor]) -> dict[str, float]:
-    values = torch.stack(list(metrics.values())).tolist()
-    return dict(zip(metrics, values, strict=True))
-
-
-def _check_matrix(similarity: Tensor, positives: Tensor) -> None:
-    if similarity.dim() < 2 or positives.shape != similarity.shape[-2:] or positives.dtype != torch.bool:
-        raise ValueError(
-            f"similarity must have the shape (..., images, captions) and positives, bool, its last two dimensions, "
-            f"got {tuple(similarity.shape)} and {positives.dtype} of shape {tuple(positives.shape)}"
-        )
-    if positives.numel() == 0:
-        raise ValueError(f"similarity needs at least one image and one caption, got {tuple(similarity.shape)}")
-    require_positives(positives)
-    check_finite("similarity", similarity)
 
 
 FINE_PLACES = (2, 4, 8)

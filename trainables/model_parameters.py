@@ -110,6 +110,8 @@ def check_model_parameters(model: str, parameters: Mapping[str, object]) -> None
     """Refuse a parameter that the model does not have, or a value that it does not accept (``ConfigError``)."""
     known = MODEL_PARAMETERS[model]
     for name, value in parameters.items():
+        if not known:
+            raise ConfigError(f"model_parameters.{name}: {model} has no parameters; leave it out")
         if name not in known:
             nearest = get_close_matches(name, known, n=1, cutoff=0)[0]
             raise ConfigError(

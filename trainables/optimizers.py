@@ -11,7 +11,7 @@ is the same as with fixed values.
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from inspect import unwrap
 from typing import Any, TypeVar
 
@@ -92,118 +92,109 @@ def adjust_optimizer(optimizer: torch.optim.Optimizer, training: TrainingConfig,
 L = TypeVar("L")
 
 
-@dataclass(frozen=True)
-class LearnedParameter:
-    """One learned hyper-parameter.
+class _Learned:
+    """The learned hyper-parameters of a loss, of one trial or of K stacked trials.
 
-    The optimiser steps ``raw``, a number of shape ().
+    Attributes:
+        raw: Name -> the numbers that an optimiser steps, shape () or (K,), see ``Learnable``.
     """
 
-    how: Learnable
-    raw: nn.Parameter
-    optimizer: Optimizer
+    def __init__(self) -> None:
+        self.raw: dict[str, nn.Parameter] = {}
+        self._how: dict[str, Learnable] = {}
 
-    def value(self) -> Tensor:
-        """Return the value that the loss gets, shape ()."""
-        return self.how.value(self.raw)
+    def in_force(self, loss: L) -> L:
+        """Return a loss with the current values instead of ``learned``; gradients flow back to these values."""
+        names = learned_names(loss)
+        return with_values(loss, {name: self._how[name].value(self.raw[name]) for name in names}) if names else loss
+
+    def zero_grad(self) -> None:
+        """Forget the gradients."""
+        for raw in self.raw.values():
+            raw.grad = None
+
+    @torch.no_grad()
+    def put_back(self) -> None:
+        """Clamp the numbers to the bounds of their hyper-parameters."""
+        for name, how in self._how.items():
+            low, high = how.bounds()
+            if (low, high) != (-math.inf, math.inf):
+                self.raw[name].clamp_(low, high)
 
 
-class LearnedParameters:
-    """The hyper-parameters that a trial's loss has learned so far.
+class LearnedParameters(_Learned):
+    """The hyper-parameters that a trial's loss has learned so far, each with the optimiser that steps it.
 
     A schedule can begin to learn a hyper-parameter at a later epoch, from its initial value, or fix its value later.
     """
 
     def __init__(self, device: torch.device) -> None:
+        super().__init__()
         self._device = device
-        self.each: dict[str, LearnedParameter] = {}
+        self.optimizers: dict[str, Optimizer] = {}
 
     def begin_epoch(self, loss: object, training: TrainingConfig, epoch: int) -> None:
         """Make the hyper-parameters that the loss learns from this epoch on, and set the epoch's learning rates."""
         undecayed = replace(training, weight_decay=0.0)
         for name in learned_names(loss):
-            if name not in self.each:
-                self._add(name, learnable_of(loss)[name], undecayed)
-        for parameter in self.each.values():
-            adjust_optimizer(parameter.optimizer, undecayed, epoch)
-
-    def in_force(self, loss: L) -> L:
-        """Return a loss with the current values instead of ``learned``; gradients flow back to these values."""
-        names = learned_names(loss)
-        return with_values(loss, {name: self.each[name].value() for name in names}) if names else loss
+            if name not in self.raw:
+                self._add(name, loss, undecayed)
+        for optimizer in self.optimizers.values():
+            adjust_optimizer(optimizer, undecayed, epoch)
 
     def numbers(self, loss: object) -> dict[str, float]:
         """Return the current value of each hyper-parameter that a loss learns."""
-        return {name: float(self.each[name].value().detach()) for name in learned_names(loss)}
-
-    def zero_grad(self) -> None:
-        """Forget the gradients."""
-        for parameter in self.each.values():
-            parameter.raw.grad = None
+        return {name: float(self._how[name].value(self.raw[name].detach())) for name in learned_names(loss)}
 
     def step(self) -> None:
         """Take an optimiser step, and clamp the numbers to their bounds."""
-        for parameter in self.each.values():
-            parameter.optimizer.step()
-            put_back(parameter.how, parameter.raw)
+        for optimizer in self.optimizers.values():
+            optimizer.step()
+        self.put_back()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for ``load_state_dict``, plain values and tensors."""
         # Cloned, because stacked numbers are views, and saving a view saves the whole tensor behind the view.
         return {
-            name: {"raw": parameter.raw.detach().clone(), "optimizer": parameter.optimizer.state_dict()}
-            for name, parameter in self.each.items()
+            name: {"raw": self.raw[name].detach().clone(), "optimizer": optimizer.state_dict()}
+            for name, optimizer in self.optimizers.items()
         }
 
     def load_state_dict(self, state: Mapping[str, Any], loss: object, training: TrainingConfig) -> None:
-        """Restore the ``state_dict`` of a trial with this loss."""
-        self.each.clear()
+        """Restore the ``state_dict`` of a trial with this loss, in which nothing has been learned yet."""
         for name, saved in state.items():
-            self._add(name, learnable_of(loss)[name], replace(training, weight_decay=0.0))
-            self.each[name].raw.data.copy_(saved["raw"])
-            self.each[name].optimizer.load_state_dict(saved["optimizer"])
+            self._add(name, loss, replace(training, weight_decay=0.0))
+            self.raw[name].data.copy_(saved["raw"])
+            self.optimizers[name].load_state_dict(saved["optimizer"])
 
-    def _add(self, name: str, how: Learnable, training: TrainingConfig) -> None:
+    def _add(self, name: str, loss: object, training: TrainingConfig) -> None:
+        how = learnable_of(loss)[name]
         raw = nn.Parameter(torch.tensor(how.raw(how.initial), dtype=torch.float32, device=self._device))
-        self.each[name] = LearnedParameter(how, raw, build_optimizer([raw], training))
+        self._how[name], self.raw[name] = how, raw
+        self.optimizers[name] = build_optimizer([raw], training)
 
 
-class StackedParameters:
-    """The learned hyper-parameters of K trials of one kind of loss, as numbers of shape (K,).
+class StackedParameters(_Learned):
+    """The learned hyper-parameters of K trials of one kind of loss.
 
     The numbers and gradients of the trials become views of the stacked numbers and gradients, as with stacked models
     (see ``trainables.fused``).
     """
 
     def __init__(self, loss: object, members: list[LearnedParameters]) -> None:
+        super().__init__()
         self._members = members
-        self._how = {name: learnable_of(loss)[name] for name in learned_names(loss)}
-        self._raw: dict[str, nn.Parameter] = {}
-        for name in self._how:
-            singles = [member.each[name].raw for member in members]
+        for name in learned_names(loss):
+            singles = [member.raw[name] for member in members]
             values = torch.stack([single.detach() for single in singles])
-            self._raw[name] = nn.Parameter(values)
+            self._how[name], self.raw[name] = learnable_of(loss)[name], nn.Parameter(values)
             for single, value in zip(singles, values.unbind(), strict=True):
                 single.data = value
 
-    def in_force(self, loss: L) -> L:
-        """Return the loss of the K trials with their current values instead of ``learned``."""
-        return with_values(loss, {name: how.value(self._raw[name]) for name, how in self._how.items()})
-
-    def zero_grad(self) -> None:
-        """Forget the gradients."""
-        for raw in self._raw.values():
-            raw.grad = None
-
     def hand_out_gradients(self) -> None:
         """Set each trial's gradient to its part of the gradients."""
-        for name, raw in self._raw.items():
-            hand_out_gradient(raw, [member.each[name].raw for member in self._members])
-
-    def put_back(self) -> None:
-        """Clamp the numbers of all trials to the bounds."""
-        for name, how in self._how.items():
-            put_back(how, self._raw[name])
+        for name, raw in self.raw.items():
+            hand_out_gradient(raw, [member.raw[name] for member in self._members])
 
 
 def hand_out_gradient(stacked: Tensor, singles: Sequence[Tensor]) -> None:
@@ -211,11 +202,3 @@ def hand_out_gradient(stacked: Tensor, singles: Sequence[Tensor]) -> None:
     gradients: Sequence[Tensor | None] = [None] * len(singles) if stacked.grad is None else stacked.grad.unbind()
     for single, gradient in zip(singles, gradients, strict=True):
         single.grad = gradient
-
-
-@torch.no_grad()
-def put_back(how: Learnable, raw: Tensor) -> None:
-    """Clamp numbers to the bounds of their hyper-parameter."""
-    low, high = how.bounds()
-    if (low, high) != (-math.inf, math.inf):
-        raw.clamp_(low, high)

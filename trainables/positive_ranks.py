@@ -69,20 +69,9 @@ class BlockScores:
         """Count the negatives of a block at or above thresholds, see ``Scores.count``."""
         images, captions = self._images[rows], self._captions[columns]
         block, flags = self._multiply(images, captions)
-        own = places_of_positives(block, row_of_column)
-        block[own] = -torch.inf
-        of_images, is_open = self._decide(block, per_image, flags)
-        if len(is_open):
-            again = images[is_open].double() @ captions.double().T
-            is_positive = torch.zeros_like(block, dtype=torch.bool)
-            is_positive[own] = True
-            again[is_positive[is_open]] = -torch.inf
-            of_images[is_open] = count_reaching(again, per_image[is_open])
-        of_captions, is_open = self._decide(block.T, per_caption[:, None], flags.T)
-        if len(is_open):
-            again = images.double() @ captions[is_open].double().T
-            again[places_of_positives(again, row_of_column[is_open])] = -torch.inf
-            of_captions[is_open] = count_reaching(again.T, per_caption[is_open, None])
+        block[places_of_positives(block, row_of_column)] = -torch.inf
+        of_images = self._decide(images, captions, block, per_image, flags)
+        of_captions = self._decide(captions, images, block.T, per_caption[:, None], flags.T)
         return of_images, of_captions[:, 0]
 
     def _multiply(self, images: Tensor, captions: Tensor) -> tuple[Tensor, Tensor]:
@@ -93,12 +82,17 @@ class BlockScores:
         scores, flags = (kept[: shape[0] * shape[1]].view(shape) for kept in (self._scores, self._flags))
         return torch.mm(images, captions.T, out=scores), flags
 
-    def _decide(self, block: Tensor, thresholds: Tensor, flags: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the counts of each query (row), shape (Q, N), and the queries whose counts are uncertain."""
+    def _decide(self, queries: Tensor, candidates: Tensor, block: Tensor, thresholds: Tensor, flags: Tensor) -> Tensor:
+        """Return the counts of each query, shape (Q, N), from a block (Q, M) in which positives are -inf."""
         perhaps, surely = (
             count_reaching(block, (thresholds + slack).to(block.dtype), flags) for slack in (-self._slack, self._slack)
         )
-        return surely, (surely != perhaps).any(1).nonzero().flatten()
+        uncertain = (surely != perhaps).any(1).nonzero().flatten()
+        if len(uncertain):
+            again = queries[uncertain].double() @ candidates.double().T
+            again[block[uncertain] == -torch.inf] = -torch.inf
+            surely[uncertain] = count_reaching(again, thresholds[uncertain])
+        return surely
 
     def _error(self, image_lengths: Tensor, caption_lengths: Tensor) -> float:
         """Return the largest error of the sample's scores in float32, relative to the lengths of the vectors."""

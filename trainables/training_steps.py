@@ -18,7 +18,6 @@ References:
 
 import math
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -76,29 +75,25 @@ class StepLosses:
             self._total += number
 
 
-class _Kept(NamedTuple):
-    """Embeddings of earlier batches, shape (B, E), without gradient, and their groups, shape (B,), see ``Batch``."""
+class _Latest:
+    """The latest embeddings of one side, (B, E), without gradient, and their groups, (B,), see ``Batch``."""
 
-    vectors: Tensor
-    groups: Tensor
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._vectors: Tensor | None = None
 
-    @classmethod
-    def nothing(cls, vectors: Tensor) -> "_Kept":
-        """Return no embeddings, of the width and on the device of some vectors."""
-        return cls(vectors.detach()[:0], torch.empty(0, dtype=torch.int64, device=vectors.device))
+    def exchange(self, vectors: Tensor, groups: Tensor, of_queries: Tensor) -> tuple[Tensor, Tensor]:
+        """Return a batch's embeddings and then those kept, and which of those kept are of another group than a query.
 
-    def after(self, vectors: Tensor) -> Tensor:
-        """Return the embeddings of a batch, shape (N, E), and then these, all without gradient."""
-        return torch.cat([vectors.detach(), self.vectors])
-
-    def others(self, groups: Tensor) -> Tensor:
-        """Return which embeddings are of another group than each query, shape (Q, B), bool."""
-        return groups.to(self.groups.device, non_blocking=True)[:, None] != self.groups
-
-    def latest(self, vectors: Tensor, groups: Tensor, most: int) -> "_Kept":
-        """Return the latest ``most`` of these embeddings and those of a batch."""
-        groups = groups.to(self.groups.device, non_blocking=True)
-        return _Kept(torch.cat([self.vectors, vectors.detach()])[-most:], torch.cat([self.groups, groups])[-most:])
+        Afterwards the batch is kept too, instead of the oldest embeddings where there is no room. Vectors are (N, E),
+        groups (N,), groups of queries (Q,); the results are (N + B, E), without gradient, and (Q, B), bool.
+        """
+        if self._vectors is None:
+            self._vectors, self._groups = vectors.detach()[:0], groups[:0]
+        candidates, are_others = torch.cat([vectors.detach(), self._vectors]), of_queries[:, None] != self._groups
+        kept = torch.cat([self._vectors, vectors.detach()]), torch.cat([self._groups, groups])
+        self._vectors, self._groups = (part[-self._size :] for part in kept)
+        return candidates, are_others
 
 
 class Bank:
@@ -109,9 +104,7 @@ class Bank:
 
     def __init__(self, size: int) -> None:
         """Make an empty bank of at most ``size`` >= 1 images and as many captions."""
-        self._size = size
-        self._images: _Kept | None = None
-        self._captions: _Kept | None = None
+        self._images, self._captions = _Latest(size), _Latest(size)
 
     def candidates(
         self, model: RetrievalModel, images: Tensor, captions: Tensor, batch: Batch
@@ -121,14 +114,14 @@ class Bank:
         Images (I, E) and captions (C, E) are the encoded batch. No query has a negative of its own group. The batch
         joins the bank for the next batch; where the bank is full, the oldest embeddings leave it.
         """
-        past_images, past_captions = self._images or _Kept.nothing(images), self._captions or _Kept.nothing(captions)
-        i2t = model.compare(images, past_captions.after(captions))
-        t2i = model.compare(past_images.after(images), captions).mT
-        self._images = past_images.latest(images, batch.image_groups, self._size)
-        self._captions = past_captions.latest(captions, batch.caption_groups, self._size)
+        image_groups, caption_groups = (
+            groups.to(images.device, non_blocking=True) for groups in (batch.image_groups, batch.caption_groups)
+        )
+        all_captions, are_negative_captions = self._captions.exchange(captions, caption_groups, image_groups)
+        all_images, are_negative_images = self._images.exchange(images, image_groups, caption_groups)
         return (
-            ConstantCandidates(i2t, past_captions.others(batch.image_groups)),
-            ConstantCandidates(t2i, past_images.others(batch.caption_groups)),
+            ConstantCandidates(model.compare(images, all_captions), are_negative_captions),
+            ConstantCandidates(model.compare(all_images, captions).mT, are_negative_images),
         )
 
 

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from trainables.checkpoint import BEST, STATE, EpochReport, read_file, write_file
-from trainables.cocos import ContributionStatistics, Spread, count_contributions
-from trainables.config import TrialConfig, derive_seed
+from trainables.cocos import Spread, count_contributions, spreads
+from trainables.config import TrialConfig, check_metric, derive_seed
 from trainables.data.batches import Batch, ResidentSplit, epoch_batches
 from trainables.data.dataset import Dataset
 from trainables.data.tokenizers import ENGLISH
@@ -58,6 +58,7 @@ def run_trial(
         A report for each epoch, when not resumed ``config.training.total_epochs`` in all, or fewer with a patience.
 
     Raises:
+        ConfigError: If no metric has the name of that which selects the best epoch.
         DivergedError: At the step at which the loss, or the epoch at which a metric, is not finite.
         CheckpointError: If ``resume`` is damaged or belongs to another trial.
         PluginError: If the code of a plug-in fails.
@@ -95,6 +96,7 @@ class Trial:
 
         ``beside`` is a trial with this dataset and device, whose tensors of the data are shared.
         """
+        check_metric(config.metric)
         make_deterministic(device)
         seed_torch(config.seed, "initialisation")
         self.config, self.data, self.epoch = config, data, 0
@@ -112,7 +114,7 @@ class Trial:
         self.best_weights: dict[str, Tensor] = {}
         self.best_learned: dict[str, float] = {}
         self.on_step: Callable[[int], None] = lambda step: None
-        self._first_steps = ContributionStatistics()
+        self._first_steps: list[dict[str, Tensor]] = []
 
     def run_epoch(self) -> EpochReport:
         """Train for one epoch, evaluate on val, and remember the model if it is the best so far."""
@@ -136,22 +138,18 @@ class Trial:
         seed_torch(self.config.seed, "epoch", self.epoch)
         clip = self.config.at(self.epoch).training.gradient_clip
         batches = _counted(self.batches(), self.on_step)
-        watch = self.count_step if self.counts_steps else None
-        return train_epoch(self.model, self.loss, self.optimizer, batches, clip, self.epoch, self.learned, watch)
-
-    @property
-    def counts_steps(self) -> bool:
-        """Whether COCOS is still to be measured in steps of the epoch that has begun."""
-        return self.epoch == 1 and len(self._first_steps) < self.config.training.cocos_steps
+        return train_epoch(
+            self.model, self.loss, self.optimizer, batches, clip, self.epoch, self.learned, self.count_step
+        )
 
     def count_step(self, similarity: Tensor, batch: Batch) -> None:
         """Measure COCOS on the similarities of a step, shape (I, C), before the step, if it is one of the first steps.
 
         The model and its random numbers are as without the measurement.
         """
-        if self.counts_steps:
+        if self.epoch == 1 and len(self._first_steps) < self.config.training.cocos_steps:
             loss = self.learned.in_force(self.loss)
-            self._first_steps.add(count_contributions(loss, similarity.detach(), batch.positives, batch.ignore))
+            self._first_steps.append(count_contributions(loss, similarity.detach(), batch.positives, batch.ignore))
 
     def batches(self) -> Iterator[Batch]:
         """Yield the batches of the epoch that has begun; seed, epoch, split and settings decide the batches."""
@@ -168,7 +166,7 @@ class Trial:
         if self.best_epoch == self.epoch or (every and self.epoch % every == 0):
             self.metrics |= self.count_contributions()
         if self.epoch == 1:
-            self.metrics |= _named("cocos_start", self._first_steps.summary())
+            self.metrics |= _named("cocos_start", spreads(self._first_steps))
         self.metrics |= {
             f"{self.config.metric}_best": self.best_value,
             "time/train_seconds": train_seconds,
@@ -196,10 +194,10 @@ class Trial:
         try:
             loss = self.learned.in_force(self.loss)
             curve = tuple(OTHER_EPSILONS) if training.cocos_steps else ()
-            spreads = measure_contributions(self.model, loss, islice(order, COCOS_BATCHES), curve=curve)
+            measured = measure_contributions(self.model, loss, islice(order, COCOS_BATCHES), curve=curve)
         except NotANumberError as error:
             raise DivergedError("train/similarity", math.nan, self.epoch, 0) from error
-        return _named("cocos", _at_other_epsilons(spreads))
+        return _named("cocos", _at_other_epsilons(measured))
 
     def restore(self, directory: Path) -> EpochReport:
         """Restore the state after a checkpoint's epoch, and return the epoch's report again."""
@@ -223,7 +221,7 @@ class Trial:
         # Cloned, because parameters of a stacked trial are views, and saving a view saves the whole tensor behind it.
         weights = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
         state = {"model": weights, "optimizer": self.optimizer.state_dict()}
-        if self.learned.each:
+        if self.learned.raw:
             state[LEARNED] = self.learned.state_dict()
         write_file(directory / STATE, {**origin, "epoch": self.epoch, "metrics": self.metrics, **state})
         best = {"epoch": self.best_epoch, "value": self.best_value, "model": self.best_weights}
@@ -260,16 +258,16 @@ class Trial:
             raise CheckpointError(f"{directory}: trained on other data than {self.data.name} here holds")
 
 
-def _named(section: str, spreads: Mapping[str, Spread]) -> dict[str, float]:
+def _named(section: str, counters: Mapping[str, Spread]) -> dict[str, float]:
     """Return the mean of each counter as ``SECTION/NAME``, and its standard deviation as ``SECTION/NAME_std``."""
-    means = {f"{section}/{name}": spread.mean for name, spread in spreads.items()}
-    return means | {f"{section}/{name}_std": spread.std for name, spread in spreads.items()}
+    means = {f"{section}/{name}": spread.mean for name, spread in counters.items()}
+    return means | {f"{section}/{name}_std": spread.std for name, spread in counters.items()}
 
 
-def _at_other_epsilons(spreads: Mapping[str, Spread]) -> dict[str, Spread]:
+def _at_other_epsilons(measured: Mapping[str, Spread]) -> dict[str, Spread]:
     """Return the counters by the names of metrics; at other values of epsilon the negatives of a query alone."""
     counters = {}
-    for name, spread in spreads.items():
+    for name, spread in measured.items():
         counter, _, epsilon = name.partition("@")
         if not epsilon:
             counters[name] = spread

@@ -11,7 +11,7 @@ from orchestrator.experiment.yaml_files import Document, override, read_yaml, va
 from search_spaces import SPACES
 from search_spaces.space import suggestion
 from trainables.checkpoint import EpochReport, find_latest, save_epoch
-from trainables.config import TrialConfig
+from trainables.config import TrialConfig, check_metric
 from trainables.data.dataset import check_batch_size, check_modality, data_notes, open_dataset
 from trainables.errors import CheckpointError, ConfigError, Mistakes
 from trainables.files import make_writable, parse_state, write_whole
@@ -126,6 +126,7 @@ def train(
         config = read_config(None if config is None else Path(config), overrides, plugins)
     directory = directory_of(config, Path(output), name)
     config.check_weights()
+    check_metric(config.metric)
     data = open_dataset(config, Path(data_root))
     check_modality(config, data)
     check_batch_size(data, config.training)

@@ -14,7 +14,7 @@ from tests.reference_values.archive import NOISES, reference_values
 from tests.trainables.losses import oracle
 from tests.trainables.losses.batches import STRUCTURES, Drawn, batches, five_each, one_to_one, random_cosines
 from tests.trainables.losses.test_losses import SEED, STACKED, value_and_gradient
-from trainables.cocos import ContributionStatistics, Convention, Spread, count_contributions
+from trainables.cocos import Convention, Spread, count_contributions, spreads
 from trainables.errors import ConfigError
 from trainables.losses import LOSSES, build_loss
 from trainables.losses.directions import directions
@@ -275,21 +275,12 @@ def test_masks_of_an_evaluation_serve_a_loss_that_keeps_them_for_its_gradient() 
 
 
 def test_statistics_over_batches_leave_out_what_cannot_be_computed() -> None:
-    statistics = ContributionStatistics()
-    assert statistics.summary() == {}
-    for mean, always in ((1.0, math.nan), (math.nan, math.nan), (4.0, math.nan)):
-        statistics.add({"mean": torch.tensor(mean), "total": torch.tensor(2.0), "never": torch.tensor(always)})
-    assert len(statistics) == 3
-    assert statistics.summary() == {"mean": Spread(2.5, 1.5), "total": Spread(2.0, 0.0)}
-
-
-def test_statistics_refuse_batches_that_differ() -> None:
-    statistics = ContributionStatistics()
-    statistics.add({"a": torch.tensor(1.0)})
-    with pytest.raises(ValueError, match=r"counters must be .*'a'.* got .*'b'"):
-        statistics.add({"b": torch.tensor(1.0)})
-    with pytest.raises(ValueError, match=r"scalars.*\(2,\)"):
-        statistics.add({"a": torch.ones(2)})
+    assert spreads([]) == {}
+    batches = [
+        {"mean": torch.tensor(mean), "total": torch.tensor(2.0), "never": torch.tensor(math.nan)}
+        for mean in (1.0, math.nan, 4.0)
+    ]
+    assert spreads(batches) == {"mean": Spread(2.5, 1.5), "total": Spread(2.0, 0.0)}
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

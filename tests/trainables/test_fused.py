@@ -125,7 +125,7 @@ class Snapshot:
 def snapshot(trial: Trial) -> Snapshot:
     parameters = {name: value for name, value in trial.model.named_parameters() if not SHIFTS.search(name)}
     gradients = {name: value.grad.clone() for name, value in parameters.items() if value.grad is not None}
-    learned = [one.raw for one in trial.learned.each.values()]
+    learned = list(trial.learned.raw.values())
     if learned:
         # The numbers that a loss learns are one vector here: the gradient of a bias has no relative precision where
         # it passes through 0, as the difference between what the positives and the negatives ask for.

@@ -75,7 +75,7 @@ def test_a_resumed_trial_resumes_to_the_bit(tmp_path: Path, stop: int, loss: str
 def test_a_value_never_leaves_its_bounds(sign: float, bound: float) -> None:
     trial = Trial(learning(learning_rate=10.0), DATA, CPU)
     trial.begin_epoch()
-    trial.learned.each["temperature"].raw.grad = torch.tensor(sign)
+    trial.learned.raw["temperature"].grad = torch.tensor(sign)
     trial.learned.step()
     assert trial.learned.numbers(trial.loss)["temperature"] == pytest.approx(bound, rel=1e-6)
 
@@ -85,7 +85,7 @@ def test_its_optimizer_has_the_rate_of_the_epoch_and_no_weight_decay() -> None:
     trial = Trial(learning(weight_decay=0.1, learning_rate_drop_epochs=1, changes=(change,)), DATA, CPU)
     for rate in (5e-3, 5e-4):
         trial.begin_epoch()
-        (group,) = trial.learned.each["temperature"].optimizer.param_groups
+        (group,) = trial.learned.optimizers["temperature"].param_groups
         assert group["weight_decay"] == 0
         assert group["lr"] == pytest.approx(rate)
 
@@ -96,7 +96,7 @@ def test_the_gradient_of_a_temperature_is_no_part_of_the_norm_that_is_clipped() 
     trials = [Trial(config, DATA, CPU) for config in (learning(gradient_clip=0.05), fixed)]
     for trial in trials:
         trial.begin_epoch()
-    for group in trials[0].learned.each["temperature"].optimizer.param_groups:
+    for group in trials[0].learned.optimizers["temperature"].param_groups:
         group["lr"] = 0.0
     assert trials[0].train() == pytest.approx(trials[1].train(), rel=1e-5)
 

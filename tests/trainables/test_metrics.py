@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.trainables.losses.batches import Drawn, batches, five_each, one_to_one, random_cosines
+from tests.trainables.losses.batches import Drawn, batches, one_to_one
 from trainables.metrics import (
     AveragePrecision,
     class_metrics,
@@ -20,7 +20,6 @@ from trainables.metrics import (
     metrics_of_ranks,
     rank_classmates,
     retrieval_metrics,
-    stacked_retrieval_metrics,
 )
 from trainables.positive_ranks import BlockScores, rank_positives
 from trainables.ranks import chance_rsum
@@ -177,15 +176,6 @@ def test_folds_are_averaged() -> None:
     expected = {name: sum(fold[name] for fold in folds) / 5 for name in NAMES}
     assert embedding_metrics(images, captions, owner, folds=5) == pytest.approx(expected)
     assert expected["rsum"] > embedding_metrics(images, captions, owner)["rsum"]
-
-
-def test_stacked_trials_are_separate_trials() -> None:
-    similarity = random_cosines(2, 3, 4, 12)
-    stacked = stacked_retrieval_metrics(similarity, five_each(4, 3))
-    for first in range(2):
-        for second in range(3):
-            alone = retrieval_metrics(similarity[first, second], five_each(4, 3))
-            assert {name: value[first, second].item() for name, value in stacked.items()} == pytest.approx(alone)
 
 
 THREE = torch.eye(3)

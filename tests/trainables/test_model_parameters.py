@@ -1,7 +1,10 @@
 import inspect
+from pathlib import Path
 
 import pytest
 
+from orchestrator.experiment.plugins import load_plugins
+from tests.support.plugins import plugins_gone_afterwards, write_plugin
 from trainables.config import TrialConfig
 from trainables.errors import ConfigError
 from trainables.model_parameters import MODEL_PARAMETERS
@@ -43,6 +46,22 @@ def test_bad_parameters_are_refused(model: str, parameters: dict, message: str) 
     with pytest.raises(ConfigError) as caught:
         TrialConfig(dataset="scenes", model=model, model_parameters=parameters)
     assert message in str(caught.value)
+
+
+BARE = """
+from trainables.models.retrieval_model import RetrievalModel
+
+@model()
+class Bare(RetrievalModel):
+    pass
+"""
+
+
+def test_a_plugin_model_without_parameters_refuses_every_parameter(tmp_path: Path) -> None:
+    with plugins_gone_afterwards():
+        load_plugins([str(write_plugin(tmp_path, BARE))])
+        with pytest.raises(ConfigError, match=r"model_parameters.radius: bare has no parameters; leave it out"):
+            TrialConfig(dataset="scenes", model="bare", model_parameters={"radius": 1.0})
 
 
 def test_the_table_names_what_the_models_take() -> None:

@@ -10,9 +10,10 @@ from tests.trainables.runs import numbers, resumed, stopped, trained
 from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables.checkpoint import BEST, read_file, save_epoch
 from trainables.cocos import count_contributions
-from trainables.config import Change, TrainingConfig
-from trainables.errors import CheckpointError, DivergedError
+from trainables.config import SELECTING, Change, TrainingConfig
+from trainables.errors import CheckpointError, ConfigError, DivergedError
 from trainables.evaluation import evaluate_checkpoint, similarities
+from trainables.metrics import class_metrics, metrics_of_ranks
 from trainables.trial import Trial, run_trial
 
 DATA = tiny_dataset()
@@ -29,6 +30,14 @@ def test_it_learns(loss: str) -> None:
     assert reports[-1].metrics["train/loss"] < reports[0].metrics["train/loss"]
     # Chance for 20 images and 100 captions is about 5 + 25 + 50 per direction.
     assert reports[-1].metrics["val/rsum_best"] > 300
+
+
+def test_a_metric_that_no_epoch_reports_is_refused_before_the_first() -> None:
+    with pytest.raises(ConfigError, match=r"metric must be one of val/rsum, .*, got 'val/rsun'"):
+        next(run_trial(replace(tiny_config(), metric="val/rsun"), SMALL, device="cpu"))
+    ranks = torch.ones(2, dtype=torch.int64)
+    reported = {*metrics_of_ranks(ranks, ranks, torch.arange(2)), *class_metrics(ranks)}
+    assert {*SELECTING} == {f"val/{name}" for name in reported if not name.endswith(("medr", "meanr"))}
 
 
 def test_of_epochs_that_are_equally_good_the_first_is_kept(tmp_path: Path) -> None:

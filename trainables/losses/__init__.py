@@ -73,10 +73,14 @@ def build_loss(name: str, **parameters: Any) -> Loss:
         NTXent(temperature=0.05)
     """
     made = loss_class(name)
-    known = [field.name for field in fields(made)]
-    unknown = sorted(parameters.keys() - set(known))
+    known = {field.name: field.default for field in fields(made)}
+    unknown = sorted(parameters.keys() - known.keys())
     if unknown:
         raise ConfigError(f"{name} has the hyper-parameters {', '.join(known)}, got {', '.join(unknown)}")
+    for parameter, value in parameters.items():
+        # A config that was read from JSON has lists, but stacked trials are grouped by the hash of their parameters.
+        if isinstance(value, list) and isinstance(known[parameter], tuple):
+            parameters[parameter] = tuple(value)
     with Blaming():
         loss: Loss = made(**parameters)
     return loss

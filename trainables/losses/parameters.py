@@ -14,7 +14,7 @@ References:
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar
 
@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from trainables.errors import ConfigError
-from trainables.parameter_values import LEARNED
+from trainables.parameter_values import LEARNED, Domain
 
 Parameter = float | Tensor
 """A number, or a tensor of the leading shape (...) of the similarities."""
@@ -31,26 +31,22 @@ LearnableParameter = Parameter | Literal["learned"]
 """A ``Parameter``, or the word for a learned parameter; see ``trainables.losses.parameters``."""
 
 
-Rule = tuple[str, Callable[[float], bool]]
-"""A rule in words that follow "must be", and whether a number obeys it."""
-
-ABOVE_ZERO: Rule = "a finite number above 0", lambda number: 0 < number < math.inf
-NOT_NEGATIVE: Rule = "a finite number, 0 or above", lambda number: 0 <= number < math.inf
-FINITE: Rule = "a finite number", math.isfinite
+ABOVE_ZERO = Domain("a finite number above 0", lambda number: 0 < number < math.inf)
+NOT_NEGATIVE = Domain("a finite number, 0 or above", lambda number: 0 <= number < math.inf)
+FINITE = Domain("a finite number", math.isfinite)
 
 
-def check_rule(loss: object, rule: Rule, *names: str) -> None:
-    """Raise ConfigError unless every number of some hyper-parameters obeys a rule, or is ``learned`` and learnable."""
-    wanted, obeys = rule
+def check_rule(loss: object, domain: Domain, *names: str) -> None:
+    """Raise ConfigError unless each number of some hyper-parameters is in a domain, or is ``learned`` and learnable."""
     for name in names:
         value = getattr(loss, name)
         if isinstance(value, str) and name in learnable_of(loss):
             if value != LEARNED:
-                raise ConfigError(f"{name} must be {wanted}, or {LEARNED!r}, got {value!r}")
+                raise ConfigError(f"{name} must be {domain.rule}, or {LEARNED!r}, got {value!r}")
             continue
         for number in numbers_of(name, value):
-            if not obeys(number):
-                raise ConfigError(f"{name} must be {wanted}, got {number}")
+            if not domain.accepts(number):
+                raise ConfigError(f"{name} must be {domain.rule}, got {number}")
 
 
 def numbers_of(name: str, value: object) -> list[float]:
@@ -127,8 +123,8 @@ def learnable_of(loss: object) -> Mapping[str, Learnable]:
 
 
 def learned_names(loss: object) -> list[str]:
-    """Return the names of a loss's hyper-parameters that are set to ``learned``, in the order of its fields."""
-    return [name for name in field_names(loss) if isinstance(value := getattr(loss, name), str) and value == LEARNED]
+    """Return the names of a loss's learnable hyper-parameters that are set to ``learned``."""
+    return [name for name in learnable_of(loss) if isinstance(value := getattr(loss, name), str) and value == LEARNED]
 
 
 def field_names(loss: Any) -> list[str]:

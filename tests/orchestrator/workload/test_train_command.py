@@ -92,6 +92,13 @@ def test_a_training_says_what_it_does_and_can_be_evaluated(shell: Shell) -> None
     assert Path(result["checkpoint"]).is_dir()
 
 
+def test_a_metric_that_is_none_is_refused_before_anything_is_written(shell: Shell) -> None:
+    code, out, err = shell.train("--set", "metric=val/rsun")
+    assert (code, out) == (2, "")
+    assert "metric must be one of val/rsum" in err and "got 'val/rsun'" in err
+    assert not shell.directory.exists()
+
+
 def test_folds_are_evaluated_alone_and_averaged(shell: Shell) -> None:
     """Three folds of the 18 test images, as the five folds of COCO's 5,000 are the 1K protocol."""
     checkpoint = shell.trained(settings=("training.epochs=1", *SMALL[1:]))["checkpoint"]

@@ -11,11 +11,11 @@ from orchestrator.storage.stores import FolderStore
 from orchestrator.tuner.actor import Step, TrialActor
 from orchestrator.workload.training import TrainablesWorkload
 from tests.support.plugins import lay_out_package, write_plugin
-from tests.trainables.tiny import tiny_config, tiny_dataset
+from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables.checkpoint import EpochReport, save_epoch
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
-from trainables.errors import CheckpointError, PluginError
+from trainables.errors import CheckpointError, ConfigError, PluginError
 from trainables.fused import FusedTrials
 from trainables.plugins.in_use import forget, references
 from trainables.serving.packed import write_retriever
@@ -58,6 +58,85 @@ def test_of_fused_trials_the_one_that_fails_ends_and_the_others_learn_what_they_
             assert isinstance(fused, EpochReport)
             assert fused.metrics["train/loss"] == pytest.approx(report.metrics["train/loss"], rel=1e-4)
             assert fused.metrics["cocos/gradient_negatives"] == report.metrics["cocos/gradient_negatives"]
+
+
+KINDS = """
+@loss()
+def of_a_kind(similarity, positives, ignore, kind="learned"):
+    \"\"\"Mean gap, with a word that is one of ours too.\"\"\"
+    return similarity[~positives].mean() - similarity[positives].mean()
+"""
+
+
+def test_a_word_of_a_plugin_loss_may_be_learned(tmp_path: Path) -> None:
+    load_plugins([str(write_plugin(tmp_path, KINDS))])
+    made = replace(tiny_config(loss="of_a_kind", epochs=1), plugins=references("of_a_kind", "vsepp"))
+    (report,) = run_trial(made, DATA, device="cpu")
+    assert not [name for name in report.metrics if name.startswith("loss/")]
+
+
+WEIGHTED = """
+@loss()
+def weighted(similarity, positives, ignore, weights=(1.0, 2.0)):
+    \"\"\"Mean gap with a weight for each of its parts.\"\"\"
+    return weights[0] * similarity[~positives].mean() - weights[1] * similarity[positives].mean()
+"""
+
+
+def test_fused_trials_whose_configs_come_from_json_have_parameters_of_several_numbers(tmp_path: Path) -> None:
+    load_plugins([str(write_plugin(tmp_path, WEIGHTED))])
+    group, losses = FusedTrials("cpu"), []
+    for name, weight in (("a", 2.0), ("b", 3.0)):
+        parameters = {"weights": (1.0, weight)}
+        made = replace(
+            tiny_config(loss="weighted"), loss_parameters=parameters, plugins=references("weighted", "vsepp")
+        )
+        read = TrialConfig.from_dict(json.loads(json.dumps(made.to_dict())))
+        assert group.add(name, read, DATA) is None
+        losses.append(next(run_trial(read, DATA, device="cpu")).metrics["train/loss"])
+    outcomes = group.run_epoch("ab")
+    assert [outcomes[name].metrics["train/loss"] for name in "ab"] == pytest.approx(losses, rel=1e-4)
+
+
+SHARED = """
+from trainables.models.vsepp import VSEPP
+
+@model()
+class Shared(VSEPP):
+    def __init__(self, image_size, words, embedding_size, word_size, *, weights=(1.0, 2.0)):
+        super().__init__(image_size, words, embedding_size, word_size)
+        self.weights = weights
+"""
+
+
+def test_fused_trials_of_a_plugin_model_have_parameters_of_several_numbers_and_of_any_name(tmp_path: Path) -> None:
+    load_plugins([str(write_plugin(tmp_path, SHARED))])
+    group = FusedTrials("cpu")
+    for name, weight in (("a", 2.0), ("b", 3.0)):
+        made = replace(tiny_config(epochs=1), model="shared", model_parameters={"weights": [1.0, weight]})
+        group.add(name, made, DATA)
+    assert all(isinstance(outcome, EpochReport) for outcome in group.run_epoch("ab").values())
+
+
+PAIRS = """
+from trainables.models.scan import SCAN
+
+@model(features="regions")
+class Pairs(SCAN):
+    pass
+"""
+
+
+def test_of_fused_trials_the_one_whose_model_keeps_no_bank_is_refused_alone(tmp_path: Path) -> None:
+    load_plugins([str(write_plugin(tmp_path, PAIRS))])
+    plain = replace(tiny_config(loss="warp"), model="pairs")
+    data, group = suited(DATA, plain), FusedTrials("cpu")
+    group.add("plain", plain, data)
+    group.add("with a bank", replace(plain, loss_parameters={"bank": 4}), data)
+    outcomes = group.run_epoch(["plain", "with a bank"])
+    assert isinstance(outcomes["plain"], EpochReport)
+    assert isinstance(outcomes["with a bank"], ConfigError)
+    assert "no bank is kept" in str(outcomes["with a bank"])
 
 
 def test_an_actor_refuses_the_trial_and_takes_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
