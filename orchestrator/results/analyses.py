@@ -31,9 +31,17 @@ from orchestrator.journal.points import Point, points_of, ranked
 from orchestrator.journal.trial import Stage
 from orchestrator.results.answer import Answer, Column, Json, Quantity, table_of
 from orchestrator.results.answer import Cell as TableCell
-from orchestrator.results.equal_budget import GPU_HOURS
+from orchestrator.results.equal_budget import GPU_HOURS, UNITS
 from orchestrator.text.values import count_text, duration_text, value_text
-from orchestrator.text.wording import metric_words, number_text, parameter_names, printed, setting_text, share_text
+from orchestrator.text.wording import (
+    listed,
+    metric_words,
+    number_text,
+    parameter_names,
+    printed,
+    setting_text,
+    share_text,
+)
 from search_spaces import Range
 
 RANKED = 0.5
@@ -199,7 +207,11 @@ def _crossings(comparison: Json, analysis: Json, names: Mapping[str, str]) -> It
     """Yield where two curves cross, a sentence for the units of the budget that agree about the loss ahead."""
     pair = {comparison["first"]: comparison["other"], comparison["other"]: comparison["first"]}
     if not any(comparison["crossings"].values()):
-        yield f"{names[comparison['first']]} leads at every budget that both losses had."
+        curves = {curve["label"]: curve for curve in analysis["losses"]}
+        units = _leaders(*(curves[label] for label in pair))
+        for label, of_label in units.items():
+            counted = f" in {listed(of_label)}" if len(units) > 1 else ""
+            yield f"{names[label]} leads at every budget{counted} that both losses had."
     budgets: dict[tuple[str, bool], list[str]] = {}
     for unit, places in comparison["crossings"].items():
         if places:
@@ -211,6 +223,17 @@ def _crossings(comparison: Json, analysis: Json, names: Mapping[str, str]) -> It
         further = f" ({', '.join(others)})" if others else ""
         before_that = "the lead changes" if is_repeated else f"{names[pair[ahead]]} leads"
         yield f"{names[ahead]} leads from {first}{further} on; with less, {before_that}."
+
+
+def _leaders(first: Json, other: Json) -> dict[str, list[str]]:
+    """Return label -> units in which this curve of two is ahead at the largest budget that both searches had."""
+    units: dict[str, list[str]] = {}
+    for unit in UNITS:
+        low, high = max(first[unit][0], other[unit][0]), min(first[unit][-1], other[unit][-1])
+        if low < high:
+            expected, against = (np.interp(high, curve[unit], curve["expected"]) for curve in (first, other))
+            units.setdefault((first if expected >= against else other)["label"], []).append(unit)
+    return units
 
 
 def rank_correlations(settings: Iterable[Point]) -> tuple[int, dict[int, float]]:

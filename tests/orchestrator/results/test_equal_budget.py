@@ -167,6 +167,32 @@ def test_the_leads_of_a_search_and_what_fresh_seeds_gave(tmp_path: Path) -> None
     assert (line["name"], line["y"][-1], max(band["y"])) == ("Triplet SH", 60.0, 60.0)
 
 
+@pytest.mark.parametrize(
+    ("epochs", "leads"),
+    [
+        pytest.param(2, ["Triplet SH leads at every budget that both losses had."], id="equal costs"),
+        pytest.param(
+            40,
+            [
+                "Triplet SH leads at every budget in trials that both losses had.",
+                "NT-Xent leads at every budget in epochs and hours that both losses had.",
+            ],
+            id="the loss ahead with equal trials is slow",
+        ),
+    ],
+)
+def test_the_loss_with_the_highest_value_need_not_lead_at_any_budget(
+    tmp_path: Path, epochs: int, leads: list[str]
+) -> None:
+    ledger = begin(tmp_path)
+    for value in (60.0, *range(10, 30)):
+        add(ledger, "nt_xent", value)
+    for value in STEADY:
+        add(ledger, "triplet_sh", value if epochs == 2 else value - 20, epochs=epochs)
+    lead, *crossing, _, _ = said_of(ledger)["equal_budget"]
+    assert "NT-Xent trails Triplet SH" in lead and crossing == leads
+
+
 LISTS = st.lists(st.integers(-50, 50), min_size=1, max_size=7).map(lambda values: np.array(values, dtype=float))
 
 
