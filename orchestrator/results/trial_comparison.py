@@ -153,7 +153,8 @@ def _confirmed(first: Side, second: Side) -> str:
     if first.experiment != second.experiment or verdict is None or verdict.winner is None:
         return ""
     winner, other = (first, second) if first.trial.id == verdict.winner.label else (second, first)
-    comparison = next((pair for pair in verdict.comparisons if pair.label == other.trial.id), None)
+    compared = (*verdict.comparisons, *verdict.others)
+    comparison = next((pair for pair in compared if pair.label == other.trial.id), None)
     if winner.trial.id != verdict.winner.label or comparison is None:
         return ""
     interval, metric = comparison.deciding_interval, verdict.metric

@@ -189,6 +189,16 @@ def test_what_a_confirmation_found_is_said_before_single_trainings(tmp_path: Pat
     assert said.startswith(f"with fresh seeds {trials[0].id} is better: +200.0 test rsum")
 
 
+def test_fresh_seeds_decide_also_against_a_candidate_that_has_no_role_in_the_verdict(tmp_path: Path) -> None:
+    with begin(tmp_path, "one", confirm={"top": 3, "seeds": 3}) as ledger:
+        trials = [add_trial(ledger, [value]) for value in (110.0, 100.0, 120.0)]
+        values = ([300.0, 301.0, 302.0], [200.0, 201.0, 202.0], [100.0, 101.0, 102.0])
+        open_test(ledger, add_repeats(ledger, zip(trials, values, strict=True), 0))
+    sides = [find_side(f"one/{trials[place].id}", tmp_path) for place in (2, 0)]
+    assert trials[2].id not in [comparison.label for comparison in sides[0].verdict.comparisons]
+    assert which_is_better(*sides).startswith(f"with fresh seeds {trials[0].id} is better: +200.0 test rsum")
+
+
 def test_compare_begins_with_which_is_better(output: Path, cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.commands.results.comparison_page", lambda uri, trials: f"/#/{trials}")
     sides = ["one/pets-vsepp-nt_xent-0000", "pets-vsepp-triplet_sh-0000"]
