@@ -51,7 +51,8 @@ def trends_of(verdict: DatasetVerdict, parameter: str) -> list[Json]:
     """Return the trend of each model and loss of a verdict whose candidates differ in a numeric parameter."""
     groups: dict[tuple[str, str], dict[float, Sample]] = {}
     for candidate in verdict.candidates:
-        value = candidate.parameters.get(parameter, 0)
+        # Where the search chose the loss, the name that samplers use begins with the name of the loss.
+        value = candidate.parameters.get(parameter.removeprefix(f"{candidate.loss}."), 0)
         if is_number(value) and value > 0:
             group = groups.setdefault((candidate.model, candidate.loss), {})
             # Candidates are in the order of their values on val; the first of a value is its best setting.
