@@ -16,7 +16,7 @@ import numpy as np
 from orchestrator.experiment.sections import Objective
 from orchestrator.journal.history import History
 from orchestrator.journal.points import Point, points_by_study, points_of, ranked
-from orchestrator.journal.trial import Trial
+from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.analyses import (
     early_answer,
     early_epochs,
@@ -264,10 +264,10 @@ def unconfirmed(summary: Summary, dataset: str) -> Answer:
     trials = [trial for trial in summary.history.trials.values() if trial.config.dataset == dataset]
     # A loss without a trained point has its running point with the highest value so far, after the trained points.
     points = points_of(trials)
-    running = [point for point in points if not point.finished and point.value_so_far is not None]
-    running.sort(key=lambda point: -(point.value_so_far or 0.0))
+    reached = {point.first.id: value for point in points if (value := _value_so_far(point, metric)) is not None}
+    valued = [*ranked(points), *(point for point in points if not point.finished and point.first.id in reached)]
     best_of: dict[tuple[str, str], Point] = {}
-    for point in [*ranked(points), *running]:
+    for point in sorted(valued, key=lambda point: (not point.finished, -reached[point.first.id])):
         best_of.setdefault(_kind(point.first), point)
     best = list(best_of.values())
     tried = Counter(_kind(trial) for trial in trials if trial.candidate is None)
@@ -276,7 +276,7 @@ def unconfirmed(summary: Summary, dataset: str) -> Answer:
     question = "Which loss?" if asks_for_losses else "Which coefficients?"
     if not best:
         return Answer(key, dataset, question, "No trial has been trained to its end yet.", UNCONFIRMED)
-    values = [(point.mean(metric) if point.finished else point.value_so_far) or 0.0 for point in best]
+    values = [reached[point.first.id] for point in best]
     first, count = best[0], len(best[0].finished)
     trainings = "one training" if count == 1 else f"the mean of {count} trainings"
     setting = setting_text(first.first.parameters, most=BRIEF)
@@ -315,6 +315,13 @@ def unconfirmed(summary: Summary, dataset: str) -> Answer:
         table=table_of(columns, rows),
         notes=("The best value of a search is usually too high: confirm it with fresh seeds.",),
     )
+
+
+def _value_so_far(point: Point, metric: str) -> float | None:
+    """Return the mean of a metric over the finished trainings; before any, the highest of the running trainings."""
+    running = (trial.at_best.get(metric) for trial in point.trainings if trial.state is TrialState.RUNNING)
+    highest = max((value for value in running if value is not None), default=None)
+    return point.mean(metric) if point.finished else highest
 
 
 def _kind(trial: Trial) -> tuple[str, str]:
