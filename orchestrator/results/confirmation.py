@@ -128,6 +128,9 @@ class Confirmation:
         """Whether the dataset can be judged: its trainings have ended and, where finished, been evaluated on test."""
         if not self._trained or (self.is_raced and self.race.ended is None):
             return False
+        if any(training.trial not in self.history.trials for _, training in self.trainings):
+            # A kill came before these trainings; those that have ended may all have diverged.
+            return False
         return all(
             trial.has_ended and (not _has_finished(trial) or trial.id in self.history.tests) for trial in self.repeats
         )

@@ -154,6 +154,17 @@ def test_a_race_that_was_killed_after_any_training_resumes_to_the_same_end(tmp_p
         again.close()
 
 
+def test_a_confirmation_that_was_killed_when_all_so_far_had_diverged_is_not_over(tmp_path: Path) -> None:
+    fixed = racing(seeds=3)
+    ledger = searched(tmp_path, fixed)
+    confirm(ledger, fixed, 0)
+    first = ledger.begin(trainings_of(list(ledger.history.plans.values()), ledger.history)[0])
+    ledger.end(first, TrialState.DIVERGED, "train/loss is nan")
+    assert not confirmations(ledger.history)["pets"].is_over
+    confirm(ledger, fixed)
+    assert verdict_of(ledger).winner is not None
+
+
 def test_the_design_is_written_down_before_its_trainings_and_once(tmp_path: Path) -> None:
     ledger = searched(tmp_path, RACING)
     confirm(ledger, RACING, 3)
