@@ -264,10 +264,10 @@ def unconfirmed(summary: Summary, dataset: str) -> Answer:
     trials = [trial for trial in summary.history.trials.values() if trial.config.dataset == dataset]
     # A loss without a trained point has its running point with the highest value so far, after the trained points.
     points = points_of(trials)
-    reached = {point.first.id: value for point in points if (value := _value_so_far(point, metric)) is not None}
-    valued = [*ranked(points), *(point for point in points if not point.finished and point.first.id in reached)]
+    value_of = {point.first.id: value for point in points if (value := _value_so_far(point, metric)) is not None}
+    valued = [*ranked(points), *(point for point in points if not point.finished and point.first.id in value_of)]
     best_of: dict[tuple[str, str], Point] = {}
-    for point in sorted(valued, key=lambda point: (not point.finished, -reached[point.first.id])):
+    for point in sorted(valued, key=lambda point: (not point.finished, -value_of[point.first.id])):
         best_of.setdefault(_kind(point.first), point)
     best = list(best_of.values())
     tried = Counter(_kind(trial) for trial in trials if trial.candidate is None)
@@ -276,7 +276,7 @@ def unconfirmed(summary: Summary, dataset: str) -> Answer:
     question = "Which loss?" if asks_for_losses else "Which coefficients?"
     if not best:
         return Answer(key, dataset, question, "No trial has been trained to its end yet.", UNCONFIRMED)
-    values = [reached[point.first.id] for point in best]
+    values = [value_of[point.first.id] for point in best]
     first, count = best[0], len(best[0].finished)
     trainings = "one training" if count == 1 else f"the mean of {count} trainings"
     setting = setting_text(first.first.parameters, most=BRIEF)
