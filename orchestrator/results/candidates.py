@@ -132,9 +132,7 @@ class Candidate:
     @property
     def quantity(self) -> Quantity:
         """The result as a cell: mean, sample standard deviation, and the interval of the mean."""
-        interval = self.student
-        ends = (interval.low, interval.high) if interval else (None, None)
-        return Quantity(self.result.mean, self.result.sample_std, *ends)
+        return Quantity(self.result.mean, self.result.sample_std, *(self.student or ()))
 
     def to_dict(self, rank: int) -> dict[str, Any]:
         """Return a ranked candidate as plain values for JSON; a seed that is a key becomes text."""
@@ -147,7 +145,7 @@ class Candidate:
             "rank": rank,
             "selected_by": self.selected_by,
             "result": {**asdict(self.result), "sample_std": self.result.sample_std},
-            "student": asdict(self.student) if self.student else None,
+            "student": self.student and self.student._asdict(),
             "measures": {name: asdict(value) for name, value in self.measures().items()},
         }
 
@@ -231,14 +229,14 @@ class Comparison:
             "label": self.label,
             "roles": list(self.roles),
             "difference": self.difference,
-            "interval": asdict(self.interval) if self.interval else None,
+            "interval": self.interval and self.interval._asdict(),
             "welch_p": self.welch_p,
             "holm_p": self.holm_p,
             "verdict": self.verdict,
             "reason": self.reason,
             "over_images": self.over_images
             and {
-                "interval": asdict(self._within(self.over_images) or self.over_images.interval),
+                "interval": (self._within(self.over_images) or self.over_images.interval)._asdict(),
                 "p": self.over_images.p,
                 "probability": self.over_images.probability_beyond(0.0),
                 "smallest_difference": smallest_difference,

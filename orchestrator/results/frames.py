@@ -107,8 +107,7 @@ def verdicts_frame(history: History) -> "DataFrame":
             "roles": ", ".join(comparison.roles),
             "verdict": outcome_against(verdict, comparison),
             "difference": comparison.difference,
-            "low": comparison.interval.low if comparison.interval else None,
-            "high": comparison.interval.high if comparison.interval else None,
+            **dict(zip(("low", "high"), comparison.interval or (None, None), strict=True)),
             "welch_p": comparison.welch_p,
             "holm_p": comparison.holm_p,
         }

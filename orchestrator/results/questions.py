@@ -304,11 +304,12 @@ class _Questions:
         if closest is None:
             alone = f"{names[self._winner.label]} could not be compared: the other candidates lost their seeds."
             return Answer(key, dataset, question, alone, str(contest.verdict))
-        test, images, interval = closest.test, closest.over_images, closest.deciding_interval
+        test, images = closest.test, closest.over_images
+        low, high = closest.deciding_interval or (None, None)
         numbers: dict[str, float | int | None] = {
             "difference": closest.difference,
-            "low": interval.low if interval else None,
-            "high": interval.high if interval else None,
+            "low": low,
+            "high": high,
             "p": contest.p,
             "p_unadjusted": closest.p,
             "probability_on_new_images": images.probability_beyond(0.0) if images else None,
@@ -337,7 +338,7 @@ class _Questions:
         within = f", {closest.reason}" if closest.reason else ""
         evidence = within
         if interval is not None and p:
-            within = f", 95 % CI {interval_text(interval.low, interval.high, metric)}"
+            within = f", 95 % CI {interval_text(*interval, metric)}"
             evidence = f"{within}{p}"
             if outcome is Verdict.TIE and not interval.low <= 0 <= interval.high:
                 evidence += f" at a level of {self._verdict.level:g}"
@@ -418,8 +419,7 @@ class _Questions:
             )
             comparison, difference = self._comparisons.get(candidate.label), None
             if comparison is not None:
-                interval = comparison.deciding_interval
-                ends = (-interval.high, -interval.low) if interval else (None, None)
+                ends = (-end for end in reversed(comparison.deciding_interval or ()))
                 difference = Quantity(-comparison.difference, None, *ends)
             outcome = self._outcome(contest.adjusted, candidate.label)
             verdict = "winner" if candidate is self._winner else str(OPPOSITE.get(outcome, outcome))

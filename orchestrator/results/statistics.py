@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -63,8 +64,7 @@ class Measure:
         return self.std * math.sqrt(self.seeds / (self.seeds - 1))
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """A 95 % confidence interval of a mean, both ends in the metric's unit."""
 
     low: float

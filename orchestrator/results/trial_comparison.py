@@ -158,7 +158,7 @@ def _confirmed(first: Side, second: Side) -> str:
     if winner.trial.id != verdict.winner.label or comparison is None:
         return ""
     interval, metric = comparison.deciding_interval, verdict.metric
-    ends = f", 95 % CI {interval_text(interval.low, interval.high, metric)}" if interval else ""
+    ends = f", 95 % CI {interval_text(*interval, metric)}" if interval else ""
     gap = number_text(comparison.difference, metric, signed=True)
     outcome = outcome_against(verdict, comparison)
     return f"with fresh seeds {winner.trial.id} is {outcome}: {gap} {metric_words(metric)}{ends}"
