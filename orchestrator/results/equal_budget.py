@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.journal.history import History
+from orchestrator.journal.points import points_of
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.answer import Json
 
@@ -276,7 +277,8 @@ def optimism_of(history: History) -> dict[str, Json]:
 
     Returns:
         Dataset -> ``metric``; ``candidates``, the confirmed candidates that the search trained to their end, at least
-        one, with both values; ``excess``, the mean difference of the two.
+        one, with both values, of which that of the search is the mean by which it chose; ``excess``, the mean
+        difference of the two.
     """
     metric = history.metric
     values: dict[str, list[float]] = {}
@@ -288,9 +290,9 @@ def optimism_of(history: History) -> dict[str, Json]:
         # Published settings that the search stopped early are left out: with fresh seeds they are trained to their
         # end, which alone makes their values higher.
         candidates: list[Json] = [
-            {"trial": trial.id, "search": trial.at_best[metric], "fresh": fmean(values[trial.id])}
-            for trial in trials
-            if trial.id in values and trial.best_epoch and trial.state is TrialState.FINISHED
+            {"trial": point.first.id, "search": value, "fresh": fmean(values[point.first.id])}
+            for point in points_of(trials)
+            if point.first.id in values and (value := point.mean(metric)) is not None
         ]
         if candidates:
             excess = fmean(candidate["search"] - candidate["fresh"] for candidate in candidates)

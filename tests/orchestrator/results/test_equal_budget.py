@@ -144,6 +144,14 @@ def test_a_search_too_small_for_curves_still_tells_its_optimism(tmp_path: Path) 
     assert "the winner lost 3.0 val rsum (60.0 to 57.0)" in said
 
 
+def test_a_setting_that_was_trained_twice_has_the_mean_by_which_the_search_chose_it(tmp_path: Path) -> None:
+    ledger = begin(tmp_path)
+    best = add(ledger, "nt_xent", 60.0)
+    add(ledger, "nt_xent", 50.0, setting=0.1, seed=1).candidate = best.id
+    open_test(ledger, add_repeats(ledger, [(best, [52.0] * 2)]))
+    assert optimism_of(ledger.history)["pets"]["candidates"] == [{"trial": best.id, "search": 55.0, "fresh": 52.0}]
+
+
 def test_the_leads_of_a_search_and_what_fresh_seeds_gave(tmp_path: Path) -> None:
     ledger = searched(tmp_path)
     best = ledger.history.trials["pets-vsepp-triplet_sh-0003"]
