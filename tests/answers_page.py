@@ -139,7 +139,7 @@ def question_cases() -> Iterator[tuple[str, Answer]]:
         for answer in answer_questions(verdict_of(candidates, baseline)):
             if baseline is None or answer.key == "published":
                 yield when, answer
-    for answer in answer_questions(verdict_of([NT, SH], "ccc"), published=False):
+    for answer in answer_questions(replace(verdict_of([NT, SH], "ccc"), named_baseline=True)):
         if answer.key == "published":
             yield "better than a baseline that the experiment names", answer
 

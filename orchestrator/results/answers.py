@@ -247,10 +247,7 @@ def analyses_of(summary: Summary, dataset: str) -> list[Answer]:
 def dataset_answers(summary: Summary, dataset: str) -> list[Answer]:
     """Return the answers to a dataset's questions; the first is the headline of the dataset."""
     verdict = summary.verdicts.get(dataset)
-    if verdict is None:
-        return [unconfirmed(summary, dataset)]
-    confirm = summary.history.experiment.confirm
-    return answer_questions(verdict, published=confirm is None or not confirm.baseline)
+    return [unconfirmed(summary, dataset)] if verdict is None else answer_questions(verdict)
 
 
 def headline_of(summary: Summary, dataset: str) -> Answer:

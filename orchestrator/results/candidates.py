@@ -274,6 +274,7 @@ class DatasetVerdict:
         level: Corrected p-values up to this level count as a difference; earlier looks at test used the rest of it.
         images: Number of test images where they decide; ``None`` where the seeds alone decide.
         baseline: Label of the baseline; ``None`` where no candidate is the baseline.
+        named_baseline: Whether the user named the baseline; else it is the published settings.
         smallest_difference: The smallest lead that matters, in the metric's unit, >= 0; it decides nothing.
     """
 
@@ -287,6 +288,7 @@ class DatasetVerdict:
     level: float
     images: int | None = None
     baseline: str | None = None
+    named_baseline: bool = False
     others: tuple[Comparison, ...] = ()
     smallest_difference: float = 0.0
 

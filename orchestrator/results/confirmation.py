@@ -268,7 +268,8 @@ class Confirmation:
                     f"{len(trials)} settings that differ in {listed(parameter_names(names).values())} gave identical "
                     f"results in every epoch; only {setting_text(trials[0].parameters, names)} was confirmed"
                 )
-        return replace(verdict, warnings=(*verdict.warnings, *further))
+        named = confirm.baseline is not None
+        return replace(verdict, warnings=(*verdict.warnings, *further), named_baseline=named)
 
     @cached_property
     def _baseline(self) -> tuple[str | None, list[str]]:

@@ -81,17 +81,12 @@ class Contest:
     chances: int
 
 
-def answer_questions(verdict: DatasetVerdict, *, published: bool = True) -> list[Answer]:
-    """Return the answers to a dataset's questions that it has, the headline's first.
-
-    Args:
-        verdict: The verdict on the dataset.
-        published: Whether the baseline is the published setting; else it was named by the user.
-    """
+def answer_questions(verdict: DatasetVerdict) -> list[Answer]:
+    """Return the answers to a dataset's questions that it has, the headline's first."""
     if verdict.winner is None:
         nothing = "No training of any candidate finished."
         return [Answer(WHICH_LOSS, verdict.dataset, "Which loss?", nothing, str(Verdict.UNTESTED))]
-    return _Questions(verdict, verdict.winner, published=published).answers()
+    return _Questions(verdict, verdict.winner).answers()
 
 
 def outcomes_of(answers: Sequence[Answer]) -> dict[str, str]:
@@ -118,8 +113,8 @@ def outcome_against(verdict: DatasetVerdict, compared: Comparison) -> Verdict:
 class _Questions:
     """The questions of a dataset with a winner."""
 
-    def __init__(self, verdict: DatasetVerdict, winner: Candidate, *, published: bool) -> None:
-        self._verdict, self._winner, self._published = verdict, winner, published
+    def __init__(self, verdict: DatasetVerdict, winner: Candidate) -> None:
+        self._verdict, self._winner = verdict, winner
         self._candidates = verdict.candidates
         self._by_label = {candidate.label: candidate for candidate in verdict.candidates}
         # In the order of the candidates.
@@ -183,11 +178,11 @@ class _Questions:
         label = self._verdict.baseline
         if label is None:
             return None
-        baseline = "published settings" if self._published else "baseline"
+        baseline = "baseline" if self._verdict.named_baseline else "published settings"
         question = f"Better than the {baseline}?"
         named = f"{baseline} ({self._full_name(self._by_label[label])})"
         if label == self._winner.label:
-            verb = "win" if self._published else "wins"
+            verb = "wins" if self._verdict.named_baseline else "win"
             return Answer(PUBLISHED, self._verdict.dataset, question, f"The {named} {verb}.")
         chances = len(self._candidates) - 1
         contest = self._contest([self._by_label[label]], {label: chances}, chances)
@@ -436,8 +431,8 @@ class _Questions:
         if answer.key == WHICH_LOSS and answer.table is not None:
             names = {row["candidate"]: row["name"] for row in answer.table.to_dict()["rows"]}
         if answer.key == PUBLISHED:
-            published = "the published settings" if self._published else "the baseline"
-            names = {self._winner.label: THE_WINNER, label: published}
+            baseline = "the baseline" if self._verdict.named_baseline else "the published settings"
+            names = {self._winner.label: THE_WINNER, label: baseline}
         said = f"{names[self._winner.label]} against {names[label]}: the smallest detectable difference is "
         said += number_text(smallest, metric)
         if comparison.difference <= 0:

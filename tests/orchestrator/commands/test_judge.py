@@ -19,10 +19,11 @@ from trainables.ranks import Ranks, write_ranks
 
 
 @pytest.fixture
-def confirmed(here: Path) -> dict[str, Split]:
+def confirmed(here: Path, request: pytest.FixtureRequest) -> dict[str, Split]:
     write_flickr(here / "data")
     splits = dict(load_dataset("small", here / "data", features=None).splits)
-    experiment = make_experiment(datasets=["small"], confirm={"top": 1, "seeds": 3})
+    confirm = {"top": 1, "seeds": 3, **getattr(request, "param", {})}
+    experiment = make_experiment(datasets=["small"], confirm=confirm)
     with begun(here / "runs" / "tiny", experiment) as ledger:
         losses = {"nt_xent": 300.0, "triplet_sh": 200.0}
         trials = [add_trial(ledger, [value], loss=loss, dataset="small") for loss, value in losses.items()]
@@ -72,6 +73,19 @@ def test_the_rule_is_the_experiments_or_the_one_that_is_asked_for(cli: CommandLi
     assert cli.json("judge", "tiny", "--verdict", "seeds")["decided_by"] == "seeds"
     out = cli.shows("judge", "tiny", "--verdict", "seeds")
     assert "The test that decides varies seeds." in out and "small · Which loss?" in out
+
+
+@pytest.mark.parametrize(
+    ("confirmed", "question"),
+    [({}, "Better than the published settings?"), ({"baseline": "triplet_sh"}, "Better than the baseline?")],
+    indirect=["confirmed"],
+)
+@pytest.mark.usefixtures("confirmed")
+def test_a_baseline_that_the_experiment_names_is_not_called_the_published_settings(
+    cli: CommandLine, question: str
+) -> None:
+    answers = cli.json("judge", "tiny")["answers"]
+    assert [answer["question"] for answer in answers if answer["key"] == "published"] == [question]
 
 
 @pytest.mark.parametrize("form", ["embeddings", "similarities", "ranks"])
