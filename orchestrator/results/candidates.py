@@ -243,7 +243,7 @@ class Comparison:
                 "probability_of_smallest": self.over_images.probability_beyond(smallest_difference),
                 "error": self.over_images.error,
                 "share_of_images": self.share_of_images,
-                "share_of_seeds": self.over_images.variances.seed_variance / self.over_images.error**2,
+                "share_of_seeds": self.over_images.seed_variance / self.over_images.error**2,
             },
         }
 
@@ -251,7 +251,7 @@ class Comparison:
     def share_of_images(self) -> float:
         """Share of the variance of the difference that only more images reduce, in [0, 1]."""
         test = self.over_images
-        return 0.0 if test is None else test.variances.image_variance / test.error**2
+        return 0.0 if test is None else test.image_variance / test.error**2
 
 
 def weakest(comparisons: Sequence[Comparison]) -> Comparison | None:

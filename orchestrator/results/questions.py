@@ -33,7 +33,7 @@ from dataclasses import dataclass, replace
 
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table, table_of
 from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Verdict, verdict_at
-from orchestrator.results.statistics import POWER, holm, needed_seeds
+from orchestrator.results.statistics import POWER, holm
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import (
     BRIEF,
@@ -315,9 +315,9 @@ class _Questions:
             # A lead counts at this p-value: with it the luckiest of all chances leads an equal at the level.
             level = self._verdict.level
             level = min(level, 2 * -math.expm1(math.log1p(-level) / contest.chances))
-            numbers["smallest_detectable_difference"] = test.variances.detectable(level)
+            numbers["smallest_detectable_difference"] = test.detectable(level)
             if test.difference > 0:
-                numbers["seeds_needed"] = needed_seeds(test.difference, test.variances, level)
+                numbers["seeds_needed"] = test.needed_seeds(level)
         headline = self._headline(contest, closest, names, every)
         return Answer(key, dataset, question, headline, str(contest.verdict), closest.label, numbers)
 

@@ -80,7 +80,7 @@ def test_a_tie_has_the_differences_that_it_would_detect() -> None:
     test = verdict.comparisons[0].test
     assert (verdict.verdict, verdict.warnings) == (Verdict.TIE, ()) and test is not None
     settled = {answer.key: answer.headline for answer in answer_questions(verdict)}["settle"]
-    assert f"the smallest detectable difference is {test.variances.detectable(LEVEL):.1f}" in settled
+    assert f"the smallest detectable difference is {test.detectable(LEVEL):.1f}" in settled
 
 
 @pytest.mark.parametrize("over_images", [True, False])

@@ -14,14 +14,14 @@ from orchestrator.results.answers import Summary, headline_of, summarise
 from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Verdict
 from orchestrator.results.judged import judged_answer
 from orchestrator.results.race import Race, Round
-from orchestrator.results.statistics import DifferenceTest, Variances, around
+from orchestrator.results.statistics import DifferenceTest, around
 from orchestrator.results.tables import tables_of
 from orchestrator.results.winner import find_winners
 from tests.support.experiments import add_trial, begun, make_experiment, start
 from tests.support.records import append
 from tests.support.unwritten_ledger import UnwrittenLedger
 
-IMAGES = DifferenceTest(2.0, Variances((0.0, 0.0), (0.0, 0.0), (2, 2), 1.0, 100))
+IMAGES = DifferenceTest(2.0, (0.0, 0.0), (0.0, 0.0), (2, 2), 1.0, 100)
 WINNER = Candidate(
     dataset="pets",
     model="vsepp",
