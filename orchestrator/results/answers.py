@@ -16,7 +16,7 @@ import numpy as np
 from orchestrator.experiment.sections import Objective
 from orchestrator.journal.history import History
 from orchestrator.journal.points import Point, points_by_study, points_of, ranked
-from orchestrator.journal.trial import Trial, TrialState
+from orchestrator.journal.trial import Trial
 from orchestrator.results.analyses import (
     early_answer,
     early_epochs,
@@ -261,7 +261,7 @@ def unconfirmed(summary: Summary, dataset: str) -> Answer:
     trials = [trial for trial in summary.history.trials.values() if trial.config.dataset == dataset]
     # A loss without a trained point has its running point with the highest value so far, after the trained points.
     points = points_of(trials)
-    value_of = {point.first.id: value for point in points if (value := _value_so_far(point, metric)) is not None}
+    value_of = {point.first.id: value for point in points if (value := point.value_so_far(metric)) is not None}
     valued = [*ranked(points), *(point for point in points if not point.finished and point.first.id in value_of)]
     best_of: dict[tuple[str, str], Point] = {}
     for point in sorted(valued, key=lambda point: (not point.finished, -value_of[point.first.id])):
@@ -312,13 +312,6 @@ def unconfirmed(summary: Summary, dataset: str) -> Answer:
         table=table_of(columns, rows),
         notes=("The best value of a search is usually too high: confirm it with fresh seeds.",),
     )
-
-
-def _value_so_far(point: Point, metric: str) -> float | None:
-    """Return the mean of a metric over the finished trainings; before any, the highest of the running trainings."""
-    running = (trial.at_best.get(metric) for trial in point.trainings if trial.state is TrialState.RUNNING)
-    highest = max((value for value in running if value is not None), default=None)
-    return point.mean(metric) if point.finished else highest
 
 
 def _kind(trial: Trial) -> tuple[str, str]:

@@ -97,18 +97,18 @@ class Progress:
         if best is not None:
             trial = best.first
             setting = setting_text(trial.parameters)
-            value = number_text(best.value_so_far or 0.0, trial.metric)
+            value = number_text(best.value_so_far(self.history.metric) or 0.0, self.history.metric)
             parts.append(f"best {printed(trial.config.loss)} {value}" + (f" ({setting})" if setting else ""))
         left = self.left()
         return parts + ([] if left is None else [str(left)])
 
     def best(self) -> Point | None:
         """Return the point with the highest value so far among points that could win or still run."""
-        trials = self.history.stage(self.stage)
+        trials, metric = self.history.stage(self.stage), self.history.metric
         # In other stages each trial has a seed of its own, so each trial is a point of its own.
         points = points_of(trials) if self.stage is Stage.SEARCH else [Point((trial,)) for trial in trials]
-        rated = [point for point in points if point.value_so_far is not None]
-        return max(rated, key=lambda point: point.value_so_far or 0.0, default=None)
+        rated = [point for point in points if point.value_so_far(metric) is not None]
+        return max(rated, key=lambda point: point.value_so_far(metric) or 0.0, default=None)
 
     def left(self) -> TimeLeft | None:
         """Return the time left of the whole experiment; ``None`` before the first epoch of its first start."""
