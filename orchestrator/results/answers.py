@@ -329,7 +329,8 @@ def over_datasets(summary: Summary) -> list[Answer]:
             of_loss = runs.setdefault(dataset, {})
             if candidate.images and candidate.loss not in of_loss:
                 of_loss[candidate.loss] = candidate.image_runs()
-    answers = (_winners(summary), _order(runs, scores), _mean_ranks(scores))
+    metric = summary.history.metric
+    answers = (_winners(summary), _order(runs, scores, metric), _mean_ranks(scores, metric))
     return [answer for answer in answers if answer is not None]
 
 
@@ -371,7 +372,9 @@ def _winners(summary: Summary) -> Answer:
     return Answer(WINNERS, "", question, headline, table=table_of(columns, rows))
 
 
-def _order(runs: Mapping[str, Mapping[str, Runs]], scores: Mapping[str, Mapping[str, float]]) -> Answer | None:
+def _order(
+    runs: Mapping[str, Mapping[str, Runs]], scores: Mapping[str, Mapping[str, float]], metric: str
+) -> Answer | None:
     """Return whether the differences between losses depend on the dataset; ``None`` where it cannot be tested.
 
     The sizes of the differences may depend on it where one loss has the highest mean everywhere, so both are said.
@@ -393,7 +396,7 @@ def _order(runs: Mapping[str, Mapping[str, Runs]], scores: Mapping[str, Mapping[
     )
     headline = f"{first}. {shown} {p_equals(p)} ({count_text(len(losses), 'loss')})."
     _, row, column = max((abs(effects[place]), *place) for place in np.ndindex(*effects.shape))
-    effect = number_text(float(effects[row, column]), signed=True)
+    effect = number_text(float(effects[row, column]), metric, signed=True)
     note = (
         f"Largest effect: {printed(losses[column])} on {printed(list(runs)[row])}, {effect} beside the means of its "
         f"loss and its dataset."
@@ -402,7 +405,7 @@ def _order(runs: Mapping[str, Mapping[str, Runs]], scores: Mapping[str, Mapping[
     return Answer(ORDER, "", question, headline, numbers=numbers, notes=(note,) if differs else ())
 
 
-def _mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> Answer | None:
+def _mean_ranks(scores: Mapping[str, Mapping[str, float]], metric: str) -> Answer | None:
     """Return the mean ranks of the losses over the datasets; ``None`` with fewer than two verdicts."""
     ranking = mean_ranks(scores)
     if ranking is None:
@@ -417,7 +420,7 @@ def _mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> Answer | None:
         Column("loss", "loss", hidden=True),
         Column("name", "loss"),
         Column("mean_rank", "mean rank", unit="rank", decimals=1),
-        *(Column(dataset, printed(dataset), unit="rank", decimals=1, group="mean") for dataset in scores),
+        *(Column(dataset, printed(dataset), unit=metric, group="mean") for dataset in scores),
     ]
     rows: list[Sequence[Cell]] = [
         (loss, printed(loss), rank, *(values[loss] for values in scores.values())) for loss, rank in ranks.items()
