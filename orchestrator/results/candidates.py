@@ -73,7 +73,7 @@ class Candidate:
         values: Seed -> metric -> value, finite; larger is better for the metrics that select and decide.
         missing: Seed without metrics -> reason, e.g. ``{3: "diverged"}``.
         left: Whether the candidate left a race of an older version, after which it cannot win.
-        given: Number of seeds that a race gave the candidate; ``None`` where every candidate has equally many.
+        given: Number of seeds that a race or the user gave the candidate; ``None`` where all have equally many.
         has_seeds: Whether another seed could give other values; a closed-form model has a single run.
         images: Seed -> value of each image in the metric that decides, shape (I,), whose mean is the metric; of all
             seeds in ``values`` or of none.

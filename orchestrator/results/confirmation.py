@@ -329,6 +329,7 @@ class Confirmation:
             parameters={},
             label=label,
             values={index: metrics for index, (metrics, _) in enumerate(runs)},
+            given=len(runs),
             has_seeds=len(runs) > 1,
             images={index: image_values(ranks, metric) for index, (_, ranks) in enumerate(runs)},
         )

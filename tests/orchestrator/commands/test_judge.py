@@ -110,6 +110,15 @@ def test_a_repeated_label_has_a_seed_a_folder(confirmed: dict[str, Split], tmp_p
     assert "outside mine default 3 600.0 ± 0.0" in " ".join(cli.shows(*arguments).split())
 
 
+@pytest.mark.parametrize("seeds", [2, 5])
+def test_models_from_elsewhere_have_their_own_number_of_seeds(
+    confirmed: dict[str, Split], tmp_path: Path, cli: CommandLine, seeds: int
+) -> None:
+    folders = [write_outside(tmp_path / f"run{seed}", confirmed, "embeddings", seed) for seed in range(seeds)]
+    arguments = ["judge", "tiny", *(part for folder in folders for part in ("--candidate", f"mine={folder}"))]
+    assert not [warning for warning in cli.json(*arguments)["warnings"] if "not run" in warning]
+
+
 @pytest.mark.parametrize(
     ("candidate", "message"),
     [
