@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.experiment.experiment import ANY, Cell, experiment_of, known_experiment
+from orchestrator.experiment.experiment import ANY, Cell, known_experiment
 from orchestrator.experiment.sections import Objective, Search
 from orchestrator.journal.history import History
 from orchestrator.journal.points import Point, points_of, ranked
@@ -272,12 +272,12 @@ def early_epochs(history: History, studies: Mapping[str, Sequence[Point]]) -> di
         ``begun``, all settings; ``grace_epochs``, the first epoch at which the scheduler may stop a trial, ``None``
         where it stops none; ``first_telling_epoch``, from which on every tau is at least ``RANKED``, ``None`` where
         there is none; ``tau``, epoch before the last, as text -> tau-b, without epochs at which all values are equal.
+        Nothing for an experiment that this version would refuse, e.g. because a plug-in is missing.
     """
     correlations = {name: rank_correlations(settings) for name, settings in studies.items()}
-    if not any(tau for _, tau in correlations.values()):
-        return {}
+    experiment = known_experiment(history) if any(tau for _, tau in correlations.values()) else None
     analyses: dict[str, Json] = {}
-    for cell in experiment_of(history).cells():
+    for cell in () if experiment is None else experiment.cells():
         settings, tau = correlations.get(cell.name, (0, {}))
         last_weak = max((epoch for epoch, value in tau.items() if value < RANKED), default=0)
         if tau:

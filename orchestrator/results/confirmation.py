@@ -19,7 +19,7 @@ from itertools import chain
 
 from msgspec import structs
 
-from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.experiment import Experiment, known_experiment
 from orchestrator.journal.begun_experiment import BegunConfirm
 from orchestrator.journal.history import History
 from orchestrator.journal.points import differing, points_of
@@ -279,10 +279,15 @@ class Confirmation:
         if loss is not None:
             known = any(candidate.loss == loss for candidate in self.candidates)
             return (loss, []) if known else (None, [f"the baseline {loss!r} was not confirmed on {self.dataset}"])
+        labels = [candidate.label for candidate in self.candidates]
+        if known_experiment(self.history) is None:
+            # Without the search spaces, e.g. because a plug-in is missing, the plan says which settings are published.
+            planned = None if self.plan is None else self.plan.baseline
+            unknown = "this version refuses the experiment, so the published settings are not known"
+            return (planned, []) if planned in labels else (None, [unknown])
         default = published_default(self.history, self.dataset)
         if default is None:
             return None, ["no trial had the published settings of its loss, so there is no baseline; name one"]
-        labels = [candidate.label for candidate in self.candidates]
         label = next((label for label in labels if default.id in (label, *self.alike.get(label, ()))), None)
         return label, [] if label else [f"the published settings, {default.id}, were not confirmed"]
 

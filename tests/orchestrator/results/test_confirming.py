@@ -10,6 +10,7 @@ from msgspec import structs
 
 from orchestrator.experiment.experiment import Cell, Experiment, load_experiment, shipped_experiments
 from orchestrator.forecast.dry_run import describe_dry_run, dry_run
+from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.records import ConfirmationPlan, TrialCreated
@@ -163,6 +164,30 @@ def test_a_confirmation_that_was_killed_when_all_so_far_had_diverged_is_not_over
     assert not confirmations(ledger.history)["pets"].is_over
     confirm(ledger, fixed)
     assert verdict_of(ledger).winner is not None
+
+
+@pytest.mark.parametrize("is_planned", [True, False])
+def test_results_are_read_also_where_this_version_refuses_the_experiment(tmp_path: Path, is_planned: bool) -> None:
+    """As without a plug-in; the plan then says which candidate has the published settings."""
+    fixed = racing(seeds=2)
+    ledger = searched(tmp_path, fixed)
+    (cell,) = fixed.cells()
+    for number in range(len(MEANS), 8):
+        params = {"temperature": 0.1 + number / 100}
+        trial = ledger.create(cell.name, number, params, fixed.trial_config(cell, params))
+        for epoch, value in enumerate((10.0 + number, 40.0 - number), start=1):
+            ledger.report(trial, epoch, {"val/rsum": value}, TrialState.FINISHED if epoch == 2 else TrialState.RUNNING)
+    confirm(ledger, fixed)
+    verdict_of(ledger)
+    history = ledger.history
+    assert summarise(history)["early_epochs"] and verdict_of(ledger).baseline == "pets-vsepp-nt_xent-0000"
+    history.experiment = BegunExperiment.of({**fixed.to_dict(), "losses": ["nt_xent", "loss_of_a_plugin"]})
+    if not is_planned:
+        history.plans.clear()
+    (verdict,) = summarise(history)["verdicts"]
+    assert summarise(history)["early_epochs"] == {}
+    assert verdict_of(ledger).baseline == ("pets-vsepp-nt_xent-0000" if is_planned else None)
+    assert any("published settings are not known" in warning for warning in verdict["warnings"]) is not is_planned
 
 
 def test_the_design_is_written_down_before_its_trainings_and_once(tmp_path: Path) -> None:
