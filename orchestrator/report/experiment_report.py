@@ -15,8 +15,8 @@ from orchestrator.report.page import Page, build_page
 from orchestrator.report.queries import Queries, ask_model, compared_queries
 from orchestrator.report.render import write_report
 from orchestrator.report.studies import studies_of, trial_names
+from orchestrator.results.answers import Summary
 from orchestrator.results.candidates import DatasetVerdict
-from orchestrator.results.confirmation import verdicts_of
 from orchestrator.results.tables import differing_data
 from orchestrator.results.winner import find_champions
 from orchestrator.text.wording import printed
@@ -91,7 +91,7 @@ def _write(write: Callable[[], None], path: Path) -> None:
 def _queries(history: History, directory: Path, data_root: Path | None, device: str) -> Iterator[Queries]:
     """Yield the comparison of the winner of each confirmed dataset with another loss, then the winners' answers."""
     names = trial_names(studies_of(history))
-    for verdict in verdicts_of(history).values():
+    for verdict in Summary(history).verdicts.values():
         data = "" if data_root is None or verdict.winner is None else _test_split(history, verdict, data_root)
         if compared := compared_queries(history, verdict, names, data):
             yield compared

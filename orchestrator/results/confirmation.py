@@ -347,16 +347,6 @@ def confirmations(history: History) -> dict[str, Confirmation]:
     return {dataset: Confirmation(history, dataset, history.plans.get(dataset)) for dataset in datasets}
 
 
-def verdicts_of(history: History) -> dict[str, DatasetVerdict]:
-    """Return the verdict on each dataset whose confirmation is over, in the order of the experiment."""
-    return {name: confirmation.verdict for name, confirmation in confirmations(history).items() if confirmation.is_over}
-
-
-def races_of(history: History) -> dict[str, Race]:
-    """Return the race of each dataset whose newest plan is a race."""
-    return {name: confirmation.race for name, confirmation in confirmations(history).items() if confirmation.is_raced}
-
-
 def race_names(history: History, race: Race) -> dict[str, str]:
     """Return label -> printed name of each candidate: its loss, with the trial's number where another has the same."""
     configs = {label: history.trials[label].config for label in race.seeds}

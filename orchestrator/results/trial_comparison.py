@@ -13,10 +13,9 @@ from orchestrator.journal.directory import JOURNAL_FILE, read_history
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Trial
 from orchestrator.results.answer import Answer, Cell, Column, Table
+from orchestrator.results.answers import Summary
 from orchestrator.results.candidates import DatasetVerdict
-from orchestrator.results.confirmation import confirmations, verdicts_of
 from orchestrator.results.questions import outcome_against
-from orchestrator.results.winner import winners_of
 from orchestrator.text.values import flat
 from orchestrator.text.wording import interval_text, metric_words, number_text, setting_text
 from trainables.errors import UserError
@@ -106,7 +105,7 @@ def find_side(name: str, output: Path) -> Side:
         if wanted is None and not experiment and own == name:
             wanted, why = _winner(history, name)
         if wanted is not None:
-            verdict = verdicts_of(history).get(wanted.config.dataset)
+            verdict = Summary(history).verdicts.get(wanted.config.dataset)
             sides.append(Side(own, wanted, history.tests.get(wanted.id, {}), why, verdict))
     if not sides:
         raise NoSuchTrialError(
@@ -169,7 +168,7 @@ def _winner(history: History, name: str) -> tuple[Trial, str]:
 
     Repeats of a confirmation have equal settings, and the highest repeat is only the luckiest.
     """
-    winners = list(winners_of(history, confirmations(history)).values())
+    winners = list(Summary(history).winners.values())
     if not winners:
         raise NoSuchTrialError(f"{name}: no trial of its search has finished, so name a trial")
     if len(winners) > 1:

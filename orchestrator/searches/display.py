@@ -39,7 +39,7 @@ from orchestrator.journal.records import (
 )
 from orchestrator.journal.trial import Stage, Trial
 from orchestrator.results.answers import Summary, chance_of, dataset_answers, over_datasets
-from orchestrator.results.confirmation import race_names, races_of
+from orchestrator.results.confirmation import race_names
 from orchestrator.results.race import describe_race, describe_round
 from orchestrator.searches.trial_table import FEWEST_ROWS, ROWS, count_words, trials_table
 from orchestrator.text.terminal import make_console, say
@@ -168,7 +168,7 @@ class PlainDisplay:
         self._progress = progress
         self._started = time.monotonic()
         self._next = self._started + PROGRESS_SECONDS
-        self._rounds = {dataset: len(race.rounds) for dataset, race in races_of(progress.history).items()}
+        self._rounds = {dataset: len(race.rounds) for dataset, race in Summary(progress.history).races.items()}
 
     def listen(self, record: Record) -> None:
         """Print a line if the record ends or restarts a trial."""
@@ -189,7 +189,7 @@ class PlainDisplay:
     def _say_rounds(self, ended: Trial) -> None:
         """Print the results of the rounds of a race that have ended since the last trial ended."""
         history = self._progress.history
-        for dataset, race in races_of(history).items() if ended.stage is Stage.CONFIRM else ():
+        for dataset, race in Summary(history).races.items() if ended.stage is Stage.CONFIRM else ():
             known, names = self._rounds.get(dataset, 0), race_names(history, race)
             for number, closed in enumerate(race.rounds[known:], start=known + 1):
                 say(f"{dataset} · {describe_round(closed, number, history.metric, names)}")
@@ -363,7 +363,7 @@ def race_lines(history: History) -> list[str]:
     """Return the state of the race on each dataset, its newest round and the seeds of its candidates."""
     return [
         f"{dataset} · {sentence}"
-        for dataset, race in races_of(history).items()
+        for dataset, race in Summary(history).races.items()
         for sentence in describe_race(race, history.metric, race_names(history, race))
     ]
 

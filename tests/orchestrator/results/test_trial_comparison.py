@@ -158,7 +158,7 @@ def test_a_confirmed_trial_is_what_the_table_of_its_loss_says(
     for one in compared:
         said = which_is_better(sides[trials[0].id], sides[one.label])
         assert f" is {turned.get(shown[one.label], shown[one.label])}: " in said
-    monkeypatch.setattr(frames, "verdicts_of", lambda history: {"pets": verdict})
+    monkeypatch.setattr(frames.Summary, "verdicts", {"pets": verdict})
     frame = frames.verdicts_frame(ledger.history)["verdict"]
     assert {label: turned.get(shown[label], shown[label]) for _, label in frame.index} == dict(frame.droplevel(0))
 
