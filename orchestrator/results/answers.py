@@ -220,18 +220,16 @@ class Summary:
 
 def analyses_of(summary: Summary, dataset: str) -> list[Answer]:
     """Return what the analyses say about a dataset, and how a race gave out its seeds."""
-    verdict, trends = summary.verdicts.get(dataset), summary.trends.get(dataset, ())
     qualifying, early, edges = summary.qualifying[dataset]
-    label = None if verdict is None or verdict.winner is None else verdict.winner.label
-    config = summary.winners[dataset].setting.config if dataset in summary.winners else None
-    winner = None if config is None else (config.model, config.loss)
+    best = summary.winners.get(dataset)
+    winner = None if best is None else (best.setting.config.model, best.setting.config.loss)
     analyses = (
         front_answer(dataset, summary.fronts.get(dataset, ()), summary.objectives),
         *band_answers(dataset, list(summary.of_dataset(summary.bands, dataset).values()), winner),
-        trend_answer(dataset, trends),
+        trend_answer(dataset, summary.trends.get(dataset, ())),
         summary.judged.get(dataset),
         equal_budget_answer(dataset, summary.equal_budget.get(dataset)),
-        optimism_answer(dataset, summary.optimism.get(dataset), label),
+        optimism_answer(dataset, summary.optimism.get(dataset), best.trial if best and best.confirmed else None),
         early,
         edges,
         qualifying,

@@ -28,11 +28,7 @@ _RANGES = {
 def range_of(metric: str) -> tuple[float, float]:
     """Return the lowest and the highest value that a metric can have, so that no interval has impossible values.
 
-    Args:
-        metric: With or without split and direction, e.g. ``test/rsum`` or ``i2t_r1``.
-
-    Returns:
-        Both ends, in the metric's unit; infinite where there is no limit, or the metric is no retrieval metric.
+    The metric may have a split and a direction. An end is infinite where there is no limit, or for other metrics.
 
     Example:
         >>> range_of("test/rsum"), range_of("val/i2t_map5")
@@ -220,11 +216,7 @@ class Comparison:
         return None if test is None else test.interval.within(low - high, high - low)
 
     def to_dict(self, smallest_difference: float) -> dict[str, Any]:
-        """Return the comparison as plain values for JSON.
-
-        Args:
-            smallest_difference: The smallest lead that matters, in the metric's unit.
-        """
+        """Return the comparison, and how probable a lead of the smallest size that matters is, as plain values."""
         return {
             "label": self.label,
             "roles": list(self.roles),

@@ -305,10 +305,8 @@ class Confirmation:
     def trained_elsewhere(self, label: str, runs: Sequence[tuple[Mapping[str, float], Ranks]]) -> Candidate:
         """Return a model that was trained elsewhere as a candidate for ``judge``.
 
-        Args:
-            label: Label of the candidate.
-            runs: Metrics on val and test of each run, and its ranks on test. A single run counts as the run of a model
-                without seeds, whose further runs would give equal values.
+        Each run has metrics on val and test, and ranks on test. A single run counts as that of a model without seeds,
+        whose further runs would give equal values.
 
         Raises:
             ConfigError: If the label is taken, or the queries of a run are not the queries of the experiment.

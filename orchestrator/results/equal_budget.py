@@ -103,9 +103,7 @@ class Curve:
     def at_budgets(self, cost: float, budgets: Values) -> Values:
         """Return the expected best for budgets, interpolated linearly between whole numbers of trials.
 
-        Args:
-            cost: Mean cost of a trial, > 0, in the unit of the budgets.
-            budgets: Budgets, each from ``cost`` to n times ``cost``.
+        Each budget is from ``cost``, the mean cost of a trial, > 0, to n times ``cost``.
         """
         draws = budgets / cost
         whole = np.clip(np.floor(draws + 1e-9).astype(int), 1, self.count)

@@ -288,12 +288,8 @@ class _Questions:
     def _answer(self, key: str, question: str, contest: Contest, names: Mapping[str, str], every: str) -> Answer:
         """Return headline and numbers of a contest.
 
-        Args:
-            key: Key of the answer.
-            question: The question.
-            contest: The contest.
-            names: Label -> name of the winner and the others.
-            every: The candidates that a winner beats if it beats all of several; empty for a single candidate.
+        ``names`` are label -> name of the winner and the others; ``every`` names the candidates that a winner beats if
+        it beats all of several, and is empty for a single candidate.
         """
         closest, dataset = contest.closest, self._verdict.dataset
         if closest is None:

@@ -89,9 +89,7 @@ def compare_trials(first: Side, second: Side) -> list[Answer]:
 def find_side(name: str, output: Path) -> Side:
     """Return a trial of any experiment under an output folder.
 
-    Args:
-        name: Id of a trial, or ``experiment/trial``; an experiment's name means its winner, see ``_winner``.
-        output: Root of all output.
+    ``name`` is the id of a trial, or ``experiment/trial``; an experiment's name means its winner, see ``_winner``.
 
     Raises:
         UserError: If there is no such trial, or several experiments have it; the message says how to name it.
