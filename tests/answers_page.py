@@ -23,6 +23,7 @@ from orchestrator.results.bands import band_answers
 from orchestrator.results.candidates import Candidate, DatasetVerdict
 from orchestrator.results.caveats import caveats, comparability
 from orchestrator.results.confirmation import confirmations
+from orchestrator.results.equal_budget import UNITS
 from orchestrator.results.judged import judged_answer
 from orchestrator.results.questions import answer_questions
 from orchestrator.results.race import describe_race, run_race
@@ -139,7 +140,7 @@ def question_cases() -> Iterator[tuple[str, Answer]]:
         for answer in answer_questions(verdict_of(candidates, baseline)):
             if baseline is None or answer.key == "published":
                 yield when, answer
-    for answer in answer_questions(verdict_of([NT, SH], "ccc"), published=False):
+    for answer in answer_questions(replace(verdict_of([NT, SH], "ccc"), named_baseline=True)):
         if answer.key == "published":
             yield "better than a baseline that the experiment names", answer
 
@@ -161,6 +162,10 @@ def warned_cases() -> Iterator[tuple[str, Answer]]:
         history.experiment = replace(history.experiment, confirm=confirm)
         history.confirm_looks["flickr8k"] = looks
         yield when, answer_questions(confirmed(history))[0]
+    history = trials_of("flickr8k", {"nt_xent": [190.0], "triplet_sh": [170.0]})
+    refused = BegunExperiment.of({**history.experiment.values, "losses": ["loss_of_a_plugin"]})
+    history.experiment = replace(refused, confirm=plain)
+    yield "a plug-in is not installed", answer_questions(confirmed(history))[0]
 
 
 def confirmed(history: History) -> DatasetVerdict:
@@ -242,7 +247,7 @@ BUDGET: Json = {
             "model": "vsepp",
             "loss": loss,
             "candidates": 6,
-            "trials": [1.0, 2.0, 4.0, 6.0],
+            **{unit: [1.0, 2.0, 4.0, 6.0] for unit in UNITS},
             **{name: [150.0 + lead, 160.0 + lead, 170.0 + lead, 175.0 + lead] for name in ("expected", "low", "high")},
         }
         for loss, lead in (("nt_xent", 4.2), ("triplet_sh", 0.0))
@@ -276,8 +281,10 @@ def analysis_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
     crossing = [{"at": 5.0, "ahead": "nt_xent"}]
     crossed = _crossing(crossings={"trials": crossing, "epochs": [{"at": 24.2, "ahead": "nt_xent"}], "hours": crossing})
     twice = _crossing(difference=-1.0, probability=0.4, crossings={"trials": crossing * 2, "epochs": [], "hours": []})
+    slow = {**BUDGET["losses"][0], "epochs": [2.5, 5.0, 10.0, 15.0]}
     for when, found in (
         ("the leader leads at every budget", BUDGET),
+        ("the leader needs more epochs a trial", {**BUDGET, "losses": [slow, *BUDGET["losses"][1:]]}),
         ("the curves cross", crossed),
         ("the curves cross twice", twice),
     ):

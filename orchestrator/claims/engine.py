@@ -30,7 +30,7 @@ import numpy as np
 
 from orchestrator.claims.claims import Claim, Claims, Part
 from orchestrator.reference.published import study_dataset
-from orchestrator.results.statistics import Measure, holm, one_sided, variances_of
+from orchestrator.results.statistics import Measure, difference_of, holm, one_sided
 
 RELABELLINGS = 9999
 """Random relabellings of the losses from which the p-value of ``opposed`` is taken."""
@@ -202,9 +202,8 @@ def _tests_of_pair(part: Part, group: Group, metric: str, subject: str, pair: tu
     """Yield the tests of a part on the difference of two means, or on a single mean."""
     # A bound that is compared with a mean has no error.
     first, second = pair if len(pair) > 1 else (*pair, Measure(0.0, 0.0, 2))
-    gap = first.mean - second.mean
-    variances = variances_of(first, second)
-    error, freedom = math.sqrt(variances.total), variances.freedom if variances.total else 1.0
+    test = difference_of(first, second)
+    gap, error, freedom = test.difference, math.sqrt(test.total), test.freedom if test.total else 1.0
     measures = "difference" if len(pair) > 1 else "mean"
     for bound, sign in _bounds(part):
         distance = sign * (gap - bound)

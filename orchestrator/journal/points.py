@@ -48,12 +48,11 @@ class Point:
         """Mean of the highest metrics of the finished trainings; ``None`` where no training has finished."""
         return self.mean(self.first.metric)
 
-    @property
-    def value_so_far(self) -> float | None:
-        """``value``; before a training has finished, the highest metric of the running trainings, if there is any."""
-        running = (trial.best_value for trial in self.trainings if trial.state is TrialState.RUNNING)
+    def value_so_far(self, metric: str) -> float | None:
+        """Return ``mean``; before a training has finished, the highest of the running trainings, if there is any."""
+        running = (trial.at_best.get(metric) for trial in self.trainings if trial.state is TrialState.RUNNING)
         highest = max((value for value in running if value is not None), default=None)
-        return highest if self.value is None else self.value
+        return self.mean(metric) if self.finished else highest
 
     def mean(self, metric: str) -> float | None:
         """Return the mean of a metric at the best epochs of the finished trainings; ``None`` without any."""

@@ -14,8 +14,8 @@ from orchestrator.report.page import Page
 from orchestrator.report.queries import Queries, ask_model, compared_queries
 from orchestrator.report.render import render_page
 from orchestrator.report.studies import studies_of, trial_names
+from orchestrator.results.answers import Summary
 from orchestrator.results.candidates import DatasetVerdict
-from orchestrator.results.confirmation import verdicts_of
 from orchestrator.results.tables import differing_data
 from orchestrator.results.winner import find_champions
 from orchestrator.text.wording import printed
@@ -93,7 +93,7 @@ def _write(path: Path, page: str) -> None:
 def _queries(history: History, directory: Path, data_root: Path | None, device: str) -> Iterator[Queries]:
     """Yield the comparison of the winner of each confirmed dataset with another loss, then the winners' answers."""
     names = trial_names(studies_of(history))
-    for verdict in verdicts_of(history).values():
+    for verdict in Summary(history).verdicts.values():
         asked = "" if data_root is None or verdict.winner is None else _test_split(history, verdict, data_root)
         if compared := compared_queries(history, verdict, names, asked):
             yield compared

@@ -24,16 +24,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.experiment.experiment import ANY, Cell, experiment_of, known_experiment
+from orchestrator.experiment.experiment import ANY, Cell, known_experiment
 from orchestrator.experiment.sections import Objective, Search
 from orchestrator.journal.history import History
 from orchestrator.journal.points import Point, points_of, ranked
 from orchestrator.journal.trial import Stage
 from orchestrator.results.answer import Answer, Column, Json, Quantity, table_of
 from orchestrator.results.answer import Cell as TableCell
-from orchestrator.results.equal_budget import GPU_HOURS
+from orchestrator.results.equal_budget import GPU_HOURS, UNITS
 from orchestrator.text.values import count_text, duration_text, value_text
-from orchestrator.text.wording import metric_words, number_text, parameter_names, printed, setting_text, share_text
+from orchestrator.text.wording import (
+    listed,
+    metric_words,
+    number_text,
+    parameter_names,
+    printed,
+    setting_text,
+    share_text,
+)
 from search_spaces import Range
 
 RANKED = 0.5
@@ -199,7 +207,11 @@ def _crossings(comparison: Json, analysis: Json, names: Mapping[str, str]) -> It
     """Yield where two curves cross, a sentence for the units of the budget that agree about the loss ahead."""
     pair = {comparison["first"]: comparison["other"], comparison["other"]: comparison["first"]}
     if not any(comparison["crossings"].values()):
-        yield f"{names[comparison['first']]} leads at every budget that both losses had."
+        curves = {curve["label"]: curve for curve in analysis["losses"]}
+        units = _leaders(*(curves[label] for label in pair))
+        for label, of_label in units.items():
+            counted = f" in {listed(of_label)}" if len(units) > 1 else ""
+            yield f"{names[label]} leads at every budget{counted} that both losses had."
     budgets: dict[tuple[str, bool], list[str]] = {}
     for unit, places in comparison["crossings"].items():
         if places:
@@ -211,6 +223,17 @@ def _crossings(comparison: Json, analysis: Json, names: Mapping[str, str]) -> It
         further = f" ({', '.join(others)})" if others else ""
         before_that = "the lead changes" if is_repeated else f"{names[pair[ahead]]} leads"
         yield f"{names[ahead]} leads from {first}{further} on; with less, {before_that}."
+
+
+def _leaders(first: Json, other: Json) -> dict[str, list[str]]:
+    """Return label -> units in which this curve of two is ahead at the largest budget that both searches had."""
+    units: dict[str, list[str]] = {}
+    for unit in UNITS:
+        low, high = max(first[unit][0], other[unit][0]), min(first[unit][-1], other[unit][-1])
+        if low < high:
+            expected, against = (np.interp(high, curve[unit], curve["expected"]) for curve in (first, other))
+            units.setdefault((first if expected >= against else other)["label"], []).append(unit)
+    return units
 
 
 def rank_correlations(settings: Iterable[Point]) -> tuple[int, dict[int, float]]:
@@ -249,12 +272,12 @@ def early_epochs(history: History, studies: Mapping[str, Sequence[Point]]) -> di
         ``begun``, all settings; ``grace_epochs``, the first epoch at which the scheduler may stop a trial, ``None``
         where it stops none; ``first_telling_epoch``, from which on every tau is at least ``RANKED``, ``None`` where
         there is none; ``tau``, epoch before the last, as text -> tau-b, without epochs at which all values are equal.
+        Nothing for an experiment that this version would refuse, e.g. because a plug-in is missing.
     """
     correlations = {name: rank_correlations(settings) for name, settings in studies.items()}
-    if not any(tau for _, tau in correlations.values()):
-        return {}
+    experiment = known_experiment(history) if any(tau for _, tau in correlations.values()) else None
     analyses: dict[str, Json] = {}
-    for cell in experiment_of(history).cells():
+    for cell in () if experiment is None else experiment.cells():
         settings, tau = correlations.get(cell.name, (0, {}))
         last_weak = max((epoch for epoch, value in tau.items() if value < RANKED), default=0)
         if tau:

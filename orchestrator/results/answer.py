@@ -119,18 +119,15 @@ class Answer:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as plain values for JSON."""
-        return {
-            "key": self.key,
-            "dataset": self.dataset,
-            "question": self.question,
-            "headline": self.headline,
-            "verdict": self.verdict,
-            "closest": self.closest,
+        plain = {
+            **vars(self),
             "numbers": dict(self.numbers),
-            "table": None if self.table is None else self.table.to_dict(),
+            "table": self.table and self.table.to_dict(),
             "notes": list(self.notes),
             "data": dict(self.data),
         }
+        del plain["figure"]
+        return plain
 
 
 def plain_cell(cell: Cell) -> Any:

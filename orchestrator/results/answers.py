@@ -220,18 +220,16 @@ class Summary:
 
 def analyses_of(summary: Summary, dataset: str) -> list[Answer]:
     """Return what the analyses say about a dataset, and how a race gave out its seeds."""
-    verdict, trends = summary.verdicts.get(dataset), summary.trends.get(dataset, ())
     qualifying, early, edges = summary.qualifying[dataset]
-    label = None if verdict is None or verdict.winner is None else verdict.winner.label
-    config = summary.winners[dataset].setting.config if dataset in summary.winners else None
-    winner = None if config is None else (config.model, config.loss)
+    best = summary.winners.get(dataset)
+    winner = None if best is None else (best.setting.config.model, best.setting.config.loss)
     analyses = (
         front_answer(dataset, summary.fronts.get(dataset, ()), summary.objectives),
         *band_answers(dataset, list(summary.of_dataset(summary.bands, dataset).values()), winner),
-        trend_answer(dataset, trends),
+        trend_answer(dataset, summary.trends.get(dataset, ())),
         summary.judged.get(dataset),
         equal_budget_answer(dataset, summary.equal_budget.get(dataset)),
-        optimism_answer(dataset, summary.optimism.get(dataset), label),
+        optimism_answer(dataset, summary.optimism.get(dataset), best.trial if best and best.confirmed else None),
         early,
         edges,
         qualifying,
@@ -247,10 +245,7 @@ def analyses_of(summary: Summary, dataset: str) -> list[Answer]:
 def dataset_answers(summary: Summary, dataset: str) -> list[Answer]:
     """Return the answers to a dataset's questions; the first is the headline of the dataset."""
     verdict = summary.verdicts.get(dataset)
-    if verdict is None:
-        return [unconfirmed(summary, dataset)]
-    confirm = summary.history.experiment.confirm
-    return answer_questions(verdict, published=confirm is None or not confirm.baseline)
+    return [unconfirmed(summary, dataset)] if verdict is None else answer_questions(verdict)
 
 
 def headline_of(summary: Summary, dataset: str) -> Answer:
@@ -264,10 +259,10 @@ def unconfirmed(summary: Summary, dataset: str) -> Answer:
     trials = [trial for trial in summary.history.trials.values() if trial.config.dataset == dataset]
     # A loss without a trained point has its running point with the highest value so far, after the trained points.
     points = points_of(trials)
-    running = [point for point in points if not point.finished and point.value_so_far is not None]
-    running.sort(key=lambda point: -(point.value_so_far or 0.0))
+    value_of = {point.first.id: value for point in points if (value := point.value_so_far(metric)) is not None}
+    valued = [*ranked(points), *(point for point in points if not point.finished and point.first.id in value_of)]
     best_of: dict[tuple[str, str], Point] = {}
-    for point in [*ranked(points), *running]:
+    for point in sorted(valued, key=lambda point: (not point.finished, -value_of[point.first.id])):
         best_of.setdefault(_kind(point.first), point)
     best = list(best_of.values())
     tried = Counter(_kind(trial) for trial in trials if trial.candidate is None)
@@ -276,7 +271,7 @@ def unconfirmed(summary: Summary, dataset: str) -> Answer:
     question = "Which loss?" if asks_for_losses else "Which coefficients?"
     if not best:
         return Answer(key, dataset, question, "No trial has been trained to its end yet.", UNCONFIRMED)
-    values = [(point.mean(metric) if point.finished else point.value_so_far) or 0.0 for point in best]
+    values = [value_of[point.first.id] for point in best]
     first, count = best[0], len(best[0].finished)
     trainings = "one training" if count == 1 else f"the mean of {count} trainings"
     setting = setting_text(first.first.parameters, most=BRIEF)
@@ -332,7 +327,8 @@ def over_datasets(summary: Summary) -> list[Answer]:
             of_loss = runs.setdefault(dataset, {})
             if candidate.images and candidate.loss not in of_loss:
                 of_loss[candidate.loss] = candidate.image_runs()
-    answers = (_winners(summary), _order(runs, scores), _mean_ranks(scores))
+    metric = summary.history.metric
+    answers = (_winners(summary), _order(runs, scores, metric), _mean_ranks(scores, metric))
     return [answer for answer in answers if answer is not None]
 
 
@@ -374,7 +370,9 @@ def _winners(summary: Summary) -> Answer:
     return Answer(WINNERS, "", question, headline, table=table_of(columns, rows))
 
 
-def _order(runs: Mapping[str, Mapping[str, Runs]], scores: Mapping[str, Mapping[str, float]]) -> Answer | None:
+def _order(
+    runs: Mapping[str, Mapping[str, Runs]], scores: Mapping[str, Mapping[str, float]], metric: str
+) -> Answer | None:
     """Return whether the differences between losses depend on the dataset; ``None`` where it cannot be tested.
 
     The sizes of the differences may depend on it where one loss has the highest mean everywhere, so both are said.
@@ -396,7 +394,7 @@ def _order(runs: Mapping[str, Mapping[str, Runs]], scores: Mapping[str, Mapping[
     )
     headline = f"{first}. {shown} {p_equals(p)} ({count_text(len(losses), 'loss')})."
     _, row, column = max((abs(effects[place]), *place) for place in np.ndindex(*effects.shape))
-    effect = number_text(float(effects[row, column]), signed=True)
+    effect = number_text(float(effects[row, column]), metric, signed=True)
     note = (
         f"Largest effect: {printed(losses[column])} on {printed(list(runs)[row])}, {effect} beside the means of its "
         f"loss and its dataset."
@@ -405,7 +403,7 @@ def _order(runs: Mapping[str, Mapping[str, Runs]], scores: Mapping[str, Mapping[
     return Answer(ORDER, "", question, headline, numbers=numbers, notes=(note,) if differs else ())
 
 
-def _mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> Answer | None:
+def _mean_ranks(scores: Mapping[str, Mapping[str, float]], metric: str) -> Answer | None:
     """Return the mean ranks of the losses over the datasets; ``None`` with fewer than two verdicts."""
     ranking = mean_ranks(scores)
     if ranking is None:
@@ -420,7 +418,7 @@ def _mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> Answer | None:
         Column("loss", "loss", hidden=True),
         Column("name", "loss"),
         Column("mean_rank", "mean rank", unit="rank", decimals=1),
-        *(Column(dataset, printed(dataset), unit="rank", decimals=1, group="mean") for dataset in scores),
+        *(Column(dataset, printed(dataset), unit=metric, group="mean") for dataset in scores),
     ]
     rows: list[Sequence[Cell]] = [
         (loss, printed(loss), rank, *(values[loss] for values in scores.values())) for loss, rank in ranks.items()

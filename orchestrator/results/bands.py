@@ -70,7 +70,6 @@ class Band:
     """The surface of a study, with its parameters.
 
     Attributes:
-        metric: The metric that the search maximised.
         bounds: Searched parameter -> its bounds, in the order of the dimensions of ``surface``.
         trials: The first trial of each of the N settings that the surface rests on.
         places: Where these lie in the ranges, shape (N, d), see ``place_of``.
@@ -79,9 +78,7 @@ class Band:
         stopped: Number of settings whose value at the end is an estimate.
     """
 
-    study: str
-    loss: str
-    metric: str
+    cell: Cell
     bounds: Mapping[str, Range | Values]
     surface: Surface
     trials: Sequence[Trial]
@@ -103,15 +100,14 @@ class Band:
     @cached_property
     def ranges(self) -> dict[str, tuple[float, float]]:
         """Parameter -> lowest and highest value in the set of best settings."""
-        low, high = self._ends
-        lows, highs = self._values(low), self._values(high)
+        lows, highs = self._values(self._inside.min(axis=0)), self._values(self._inside.max(axis=0))
         return {name: (lows[name], highs[name]) for name in self.bounds}
 
     @cached_property
     def whole(self) -> frozenset[str]:
         """The parameters of which the set takes the whole range."""
-        low, high = self._ends
-        return frozenset(name for place, name in enumerate(self.bounds) if high[place] - low[place] >= WHOLE)
+        widths = np.ptp(self._inside, axis=0)
+        return frozenset(name for name, width in zip(self.bounds, widths, strict=True) if width >= WHOLE)
 
     @cached_property
     def together(self) -> list[tuple[str, str, float]]:
@@ -149,20 +145,21 @@ class Band:
 
     def about(self, parameter: str) -> tuple[str, ...]:
         """Return the first cells of a parameter's row, see ``ABOUT``."""
-        return self.study, self.loss, printed(self.loss), parameter, self.names[parameter]
+        return self.cell.name, self.cell.loss, self.loss, parameter, self.names[parameter]
 
     @property
     def of(self) -> tuple[str, str]:
         """Model and loss of the study."""
-        return self.best.first.config.model, self.loss
+        return self.cell.model, self.cell.loss
+
+    @property
+    def loss(self) -> str:
+        """Printed name of the loss."""
+        return printed(self.cell.loss)
 
     @property
     def _inside(self) -> Array:
         return self.surface.places[self.surface.is_best]
-
-    @property
-    def _ends(self) -> tuple[Array, Array]:
-        return self._inside.min(axis=0), self._inside.max(axis=0)
 
     def _values(self, place: Array) -> dict[str, float]:
         return {
@@ -221,8 +218,7 @@ def band_of(cell: Cell, points: Sequence[Point], repeats: Sequence[Trial] = ()) 
     observed = Observed(places, columns[:, 0], columns[:, 1], columns[:, 2], noise or None, freedom)
     best = max(zip(known, means, strict=True), key=lambda pair: pair[1])[0]
     surface, counts = Surface(observed, cell.seed), (len(known), len(stopped), len(diverged))
-    seen = [point.first for point, *_ in rows]
-    return Band(cell.name, cell.loss, cell.metric, bounds, surface, seen, places, best, *counts)
+    return Band(cell, bounds, surface, [point.first for point, *_ in rows], places, best, *counts)
 
 
 def _values_of(point: Point, fresh: Mapping[str, Sequence[float]]) -> list[float]:
@@ -280,13 +276,13 @@ def band_answers(dataset: str, loss_bands: Sequence[Band], winner: tuple[str, st
 
 
 def _best_settings(dataset: str, loss_bands: Sequence[Band], winner: tuple[str, str] | None) -> Answer:
-    first, metric = loss_bands[0], loss_bands[0].metric
+    first, metric = loss_bands[0], loss_bands[0].cell.metric
     notes = list(_notes(first))
     if winner is not None and winner != first.of:
         notes[:0] = [
             f"{printed(winner[1])}, the winner's loss, has no surface: that needs {FEWEST} settings of numbers, "
             f"{FEWEST_KNOWN} of them trained to the end.",
-            f"These are settings of {printed(first.loss)}.",
+            f"These are settings of {first.loss}.",
         ]
     columns = [
         *ABOUT,
@@ -318,13 +314,14 @@ def _best_settings(dataset: str, loss_bands: Sequence[Band], winner: tuple[str, 
 
 
 def _headline(band: Band) -> str:
-    name = printed(band.loss)
     if len(band.whole) == len(band.bounds):
-        return f"No range of {name} can be narrowed: settings all over it do not differ significantly from the best."
+        return (
+            f"No range of {band.loss} can be narrowed: settings all over it do not differ significantly from the best."
+        )
     parts = [_range(band, parameter) for parameter in band.bounds if parameter not in band.whole]
     whole = [band.names[parameter] for parameter in band.bounds if parameter in band.whole]
     parts += [f"any {listed(whole)}"] if whole else []
-    return f"{name} settings with {listed(parts)} do not differ significantly from the best."
+    return f"{band.loss} settings with {listed(parts)} do not differ significantly from the best."
 
 
 def _range(band: Band, name: str) -> str:
@@ -335,7 +332,7 @@ def _range(band: Band, name: str) -> str:
 
 
 def _notes(band: Band) -> Iterator[str]:
-    metric, name = band.metric, metric_name(band.metric)
+    metric, name = band.cell.metric, metric_name(band.cell.metric)
 
     def expected(place: Array) -> str:
         return _with_interval(band.expected(place), metric, f"{name}, 95 % interval")
@@ -354,7 +351,7 @@ def _notes(band: Band) -> Iterator[str]:
 
 
 def _effects(dataset: str, loss_bands: Sequence[Band]) -> Answer:
-    metric = loss_bands[0].metric
+    metric = loss_bands[0].cell.metric
     columns = [
         *ABOUT,
         Column("bound", "range"),
@@ -374,7 +371,7 @@ def _effects(dataset: str, loss_bands: Sequence[Band]) -> Answer:
 
 def _effect_sentences(band: Band) -> Iterator[str]:
     """Yield the largest effect, of which there may be none, and the coefficients without one; the table has all."""
-    metric, name, loss = band.metric, metric_name(band.metric), printed(band.loss)
+    metric, name, loss = band.cell.metric, metric_name(band.cell.metric), band.loss
     for parameter in band.matters[:1]:
         size = _with_interval(band.changes[parameter], metric, f"{name}, 95 % CI")
         yield f"{loss}: {band.names[parameter]} changes the value by {size}, over its range."

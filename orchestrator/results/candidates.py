@@ -28,11 +28,7 @@ _RANGES = {
 def range_of(metric: str) -> tuple[float, float]:
     """Return the lowest and the highest value that a metric can have, so that no interval has impossible values.
 
-    Args:
-        metric: With or without split and direction, e.g. ``test/rsum`` or ``i2t_r1``.
-
-    Returns:
-        Both ends, in the metric's unit; infinite where there is no limit, or the metric is no retrieval metric.
+    The metric may have a split and a direction. An end is infinite where there is no limit, or for other metrics.
 
     Example:
         >>> range_of("test/rsum"), range_of("val/i2t_map5")
@@ -73,7 +69,7 @@ class Candidate:
         values: Seed -> metric -> value, finite; larger is better for the metrics that select and decide.
         missing: Seed without metrics -> reason, e.g. ``{3: "diverged"}``.
         left: Whether the candidate left a race of an older version, after which it cannot win.
-        given: Number of seeds that a race gave the candidate; ``None`` where every candidate has equally many.
+        given: Number of seeds that a race or the user gave the candidate; ``None`` where all have equally many.
         has_seeds: Whether another seed could give other values; a closed-form model has a single run.
         images: Seed -> value of each image in the metric that decides, shape (I,), whose mean is the metric; of all
             seeds in ``values`` or of none.
@@ -132,9 +128,7 @@ class Candidate:
     @property
     def quantity(self) -> Quantity:
         """The result as a cell: mean, sample standard deviation, and the interval of the mean."""
-        interval = self.student
-        ends = (interval.low, interval.high) if interval else (None, None)
-        return Quantity(self.result.mean, self.result.sample_std, *ends)
+        return Quantity(self.result.mean, self.result.sample_std, *(self.student or ()))
 
     def to_dict(self, rank: int) -> dict[str, Any]:
         """Return a ranked candidate as plain values for JSON; a seed that is a key becomes text."""
@@ -147,7 +141,7 @@ class Candidate:
             "rank": rank,
             "selected_by": self.selected_by,
             "result": {**asdict(self.result), "sample_std": self.result.sample_std},
-            "student": asdict(self.student) if self.student else None,
+            "student": self.student and self.student._asdict(),
             "measures": {name: asdict(value) for name, value in self.measures().items()},
         }
 
@@ -222,30 +216,26 @@ class Comparison:
         return None if test is None else test.interval.within(low - high, high - low)
 
     def to_dict(self, smallest_difference: float) -> dict[str, Any]:
-        """Return the comparison as plain values for JSON.
-
-        Args:
-            smallest_difference: The smallest lead that matters, in the metric's unit.
-        """
+        """Return the comparison, and how probable a lead of the smallest size that matters is, as plain values."""
         return {
             "label": self.label,
             "roles": list(self.roles),
             "difference": self.difference,
-            "interval": asdict(self.interval) if self.interval else None,
+            "interval": self.interval and self.interval._asdict(),
             "welch_p": self.welch_p,
             "holm_p": self.holm_p,
             "verdict": self.verdict,
             "reason": self.reason,
             "over_images": self.over_images
             and {
-                "interval": asdict(self._within(self.over_images) or self.over_images.interval),
+                "interval": (self._within(self.over_images) or self.over_images.interval)._asdict(),
                 "p": self.over_images.p,
                 "probability": self.over_images.probability_beyond(0.0),
                 "smallest_difference": smallest_difference,
                 "probability_of_smallest": self.over_images.probability_beyond(smallest_difference),
                 "error": self.over_images.error,
                 "share_of_images": self.share_of_images,
-                "share_of_seeds": self.over_images.variances.seed_variance / self.over_images.error**2,
+                "share_of_seeds": self.over_images.seed_variance / self.over_images.error**2,
             },
         }
 
@@ -253,7 +243,7 @@ class Comparison:
     def share_of_images(self) -> float:
         """Share of the variance of the difference that only more images reduce, in [0, 1]."""
         test = self.over_images
-        return 0.0 if test is None else test.variances.image_variance / test.error**2
+        return 0.0 if test is None else test.image_variance / test.error**2
 
 
 def weakest(comparisons: Sequence[Comparison]) -> Comparison | None:
@@ -276,6 +266,7 @@ class DatasetVerdict:
         level: Corrected p-values up to this level count as a difference; earlier looks at test used the rest of it.
         images: Number of test images where they decide; ``None`` where the seeds alone decide.
         baseline: Label of the baseline; ``None`` where no candidate is the baseline.
+        named_baseline: Whether the user named the baseline; else it is the published settings.
         smallest_difference: The smallest lead that matters, in the metric's unit, >= 0; it decides nothing.
     """
 
@@ -289,6 +280,7 @@ class DatasetVerdict:
     level: float
     images: int | None = None
     baseline: str | None = None
+    named_baseline: bool = False
     others: tuple[Comparison, ...] = ()
     smallest_difference: float = 0.0
 

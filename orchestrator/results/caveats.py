@@ -1,5 +1,6 @@
 """Limits that a reader must know before comparing: trials that could not win, and settings that differ by loss."""
 
+import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
@@ -67,10 +68,13 @@ def _versions(environment: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _higher_than_the_best(searched: Sequence[Trial], finished: Sequence[Point]) -> Trial | None:
-    """Return the best trial that did not finish, if its value is above the value of every finished setting."""
+    """Return the best trial that did not finish, if its value is above that of every finished setting by its metric."""
+    highest: dict[str, float] = {}
+    for point in finished:
+        highest.setdefault(point.first.metric, point.value or 0.0)
     others = best_first(trial for trial in searched if trial.has_ended and trial.state is not TrialState.FINISHED)
-    is_higher = others and finished and (others[0].best_value or 0.0) > (finished[0].value or 0.0)
-    return others[0] if is_higher else None
+    higher = (trial for trial in others if (trial.best_value or 0.0) > highest.get(trial.metric, math.inf))
+    return next(higher, None)
 
 
 def _cannot_win(trial: Trial) -> str:

@@ -19,7 +19,7 @@ from itertools import chain
 
 from msgspec import structs
 
-from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.experiment import Experiment, known_experiment
 from orchestrator.journal.begun_experiment import BegunConfirm
 from orchestrator.journal.history import History
 from orchestrator.journal.points import differing, points_of
@@ -127,6 +127,9 @@ class Confirmation:
     def is_over(self) -> bool:
         """Whether the dataset can be judged: its trainings have ended and, where finished, been evaluated on test."""
         if not self._trained or (self.is_raced and self.race.ended is None):
+            return False
+        if any(training.trial not in self.history.trials for _, training in self.trainings):
+            # A kill came before these trainings; those that have ended may all have diverged.
             return False
         return all(
             trial.has_ended and (not _has_finished(trial) or trial.id in self.history.tests) for trial in self.repeats
@@ -265,7 +268,8 @@ class Confirmation:
                     f"{len(trials)} settings that differ in {listed(parameter_names(names).values())} gave identical "
                     f"results in every epoch; only {setting_text(trials[0].parameters, names)} was confirmed"
                 )
-        return replace(verdict, warnings=(*verdict.warnings, *further))
+        named = confirm.baseline is not None
+        return replace(verdict, warnings=(*verdict.warnings, *further), named_baseline=named)
 
     @cached_property
     def _baseline(self) -> tuple[str | None, list[str]]:
@@ -275,10 +279,15 @@ class Confirmation:
         if loss is not None:
             known = any(candidate.loss == loss for candidate in self.candidates)
             return (loss, []) if known else (None, [f"the baseline {loss!r} was not confirmed on {self.dataset}"])
+        labels = [candidate.label for candidate in self.candidates]
+        if known_experiment(self.history) is None:
+            # Without the search spaces, e.g. because a plug-in is missing, the plan says which settings are published.
+            planned = None if self.plan is None else self.plan.baseline
+            unknown = "this version refuses the experiment, so the published settings are not known"
+            return (planned, []) if planned in labels else (None, [unknown])
         default = published_default(self.history, self.dataset)
         if default is None:
             return None, ["no trial had the published settings of its loss, so there is no baseline; name one"]
-        labels = [candidate.label for candidate in self.candidates]
         label = next((label for label in labels if default.id in (label, *self.alike.get(label, ()))), None)
         return label, [] if label else [f"the published settings, {default.id}, were not confirmed"]
 
@@ -296,10 +305,8 @@ class Confirmation:
     def trained_elsewhere(self, label: str, runs: Sequence[tuple[Mapping[str, float], Ranks]]) -> Candidate:
         """Return a model that was trained elsewhere as a candidate for ``judge``.
 
-        Args:
-            label: Label of the candidate.
-            runs: Metrics on val and test of each run, and its ranks on test. A single run counts as the run of a model
-                without seeds, whose further runs would give equal values.
+        Each run has metrics on val and test, and ranks on test. A single run counts as that of a model without seeds,
+        whose further runs would give equal values.
 
         Raises:
             ConfigError: If the label is taken, or the queries of a run are not the queries of the experiment.
@@ -325,6 +332,7 @@ class Confirmation:
             parameters={},
             label=label,
             values={index: metrics for index, (metrics, _) in enumerate(runs)},
+            given=len(runs),
             has_seeds=len(runs) > 1,
             images={index: image_values(ranks, metric) for index, (_, ranks) in enumerate(runs)},
         )
@@ -335,16 +343,6 @@ def confirmations(history: History) -> dict[str, Confirmation]:
     begun = (trial.config.dataset for trial in history.stage(Stage.CONFIRM))
     datasets = dict.fromkeys([*begun, *history.plans])
     return {dataset: Confirmation(history, dataset, history.plans.get(dataset)) for dataset in datasets}
-
-
-def verdicts_of(history: History) -> dict[str, DatasetVerdict]:
-    """Return the verdict on each dataset whose confirmation is over, in the order of the experiment."""
-    return {name: confirmation.verdict for name, confirmation in confirmations(history).items() if confirmation.is_over}
-
-
-def races_of(history: History) -> dict[str, Race]:
-    """Return the race of each dataset whose newest plan is a race."""
-    return {name: confirmation.race for name, confirmation in confirmations(history).items() if confirmation.is_raced}
 
 
 def race_names(history: History, race: Race) -> dict[str, str]:

@@ -42,7 +42,7 @@ References:
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.results.statistics import DifferenceTest, Sample, Variances
+from orchestrator.results.statistics import DifferenceTest, Sample
 from trainables.ranks import Integers, Ranks
 
 Runs = NDArray[np.float64]
@@ -70,8 +70,7 @@ def crossed_test(first: Runs, second: Runs) -> DifferenceTest | None:
     rounding = 1e-12 * max(1.0, np.abs(first).max(), np.abs(second).max())
     if variance <= rounding**2:
         return None
-    parts = Variances(seeds, joint, (len(first), len(second)), variance, images)
-    return DifferenceTest(float(per_image.mean()), parts)
+    return DifferenceTest(float(per_image.mean()), seeds, joint, (len(first), len(second)), variance, images)
 
 
 def own_parts(runs: Runs) -> tuple[float, float]:

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.journal.history import History
+from orchestrator.journal.points import points_of
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.answer import Json
 
@@ -43,6 +44,9 @@ BAND = (0.1, 0.9)
 
 RESAMPLES = 1000
 """Resamples of the bootstrap that compares two curves."""
+
+COMPARED = 200
+"""Budgets at which two curves are compared."""
 
 BLOCK = 50
 """Resamples that are drawn at a time, a divisor of ``RESAMPLES``, so that a block fits a processor's cache."""
@@ -67,18 +71,13 @@ def expected_best(values: Values, draws: Sequence[int]) -> Values:
     return np.asarray(np.sort(values, axis=-1) @ weights)
 
 
-def best_quantiles(values: Values, draws: Sequence[int], levels: Sequence[float] = BAND) -> Values:
-    """Return quantiles of the best of values drawn without replacement, shape (len(levels), len(draws)).
+def best_quantiles(values: Values, draws: Sequence[int]) -> Values:
+    """Return the quantiles ``BAND`` of the best of values drawn without replacement, shape (2, len(draws)).
 
-    A quantile is the smallest value that the best does not exceed with at least the probability ``level``.
+    A quantile is the smallest value that the best does not exceed with at least this probability.
     """
-    count, ordered = len(values), np.sort(values)
-    quantiles = np.empty((len(levels), len(draws)))
-    for column, drawn in enumerate(draws):
-        probability = _chosen(1, drawn, count, drawn)
-        for row, level in enumerate(levels):
-            quantiles[row, column] = ordered[int((probability < level - 1e-12).sum())]
-    return quantiles
+    count, ordered, levels = len(values), np.sort(values), np.array(BAND) - 1e-12
+    return np.transpose([ordered[np.searchsorted(_chosen(1, drawn, count, drawn), levels)] for drawn in draws])
 
 
 class Curve:
@@ -104,9 +103,7 @@ class Curve:
     def at_budgets(self, cost: float, budgets: Values) -> Values:
         """Return the expected best for budgets, interpolated linearly between whole numbers of trials.
 
-        Args:
-            cost: Mean cost of a trial, > 0, in the unit of the budgets.
-            budgets: Budgets, each from ``cost`` to n times ``cost``.
+        Each budget is from ``cost``, the mean cost of a trial, > 0, to n times ``cost``.
         """
         draws = budgets / cost
         whole = np.clip(np.floor(draws + 1e-9).astype(int), 1, self.count)
@@ -128,9 +125,11 @@ class Curve:
             doubled = [2**power for power in range(count.bit_length())]
             draws = sorted({*np.geomspace(1, count, MOST_POINTS).round().astype(int).tolist(), *doubled, count})
         low, high = best_quantiles(self.values, draws)
-        about = {"label": self.label, "model": self.model, "loss": self.loss, "candidates": count}
         return {
-            **about,
+            "label": self.label,
+            "model": self.model,
+            "loss": self.loss,
+            "candidates": count,
             **{unit: [drawn * cost for drawn in draws] for unit, cost in self.costs.items()},
             "expected": expected_best(self.values, draws).tolist(),
             "low": low.tolist(),
@@ -138,13 +137,13 @@ class Curve:
         }
 
 
-def lead_probability(first: Values, second: Values, draws: int, *, seed: int = 0) -> float:
+def lead_probability(first: Values, second: Values, draws: int) -> float:
     """Return how often the first search has the higher expected best when the trials of both are resampled.
 
     The values, of shapes (n,) and (m,), are resampled with replacement (a bootstrap over trials); equal values count
     half. ``draws`` is the number of trials of each search, at most n and m.
     """
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
 
     def resampled(values: Values) -> Values:
         count, order = len(values), np.argsort(values)
@@ -158,16 +157,16 @@ def lead_probability(first: Values, second: Values, draws: int, *, seed: int = 0
     return float((ours > theirs).mean() + (ours == theirs).mean() / 2)
 
 
-def crossings(first: Curve, second: Curve, costs: tuple[float, float], points: int = 200) -> list[tuple[float, bool]]:
+def crossings(first: Curve, second: Curve, costs: tuple[float, float]) -> list[tuple[float, bool]]:
     """Return each budget at which the curves of two searches cross, and whether the first is ahead after it.
 
     ``costs`` are the mean costs of a trial of each search, > 0, in the unit of the budget. The curves are compared at
-    ``points`` budgets that both searches reach.
+    ``COMPARED`` budgets that both searches reach.
     """
     low, high = max(costs), min(first.count * costs[0], second.count * costs[1])
     if high <= low:
         return []
-    budgets = np.geomspace(low, high, points)
+    budgets = np.geomspace(low, high, COMPARED)
     lead = first.at_budgets(costs[0], budgets) - second.at_budgets(costs[1], budgets)
     signs = [(float(budget), bool(value > 0)) for budget, value in zip(budgets, lead, strict=True) if abs(value) > 1e-9]
     return [now for before, now in pairwise(signs) if before[1] is not now[1]]
@@ -276,7 +275,8 @@ def optimism_of(history: History) -> dict[str, Json]:
 
     Returns:
         Dataset -> ``metric``; ``candidates``, the confirmed candidates that the search trained to their end, at least
-        one, with both values; ``excess``, the mean difference of the two.
+        one, with both values, of which that of the search is the mean by which it chose; ``excess``, the mean
+        difference of the two.
     """
     metric = history.metric
     values: dict[str, list[float]] = {}
@@ -288,9 +288,9 @@ def optimism_of(history: History) -> dict[str, Json]:
         # Published settings that the search stopped early are left out: with fresh seeds they are trained to their
         # end, which alone makes their values higher.
         candidates: list[Json] = [
-            {"trial": trial.id, "search": trial.at_best[metric], "fresh": fmean(values[trial.id])}
-            for trial in trials
-            if trial.id in values and trial.best_epoch and trial.state is TrialState.FINISHED
+            {"trial": point.first.id, "search": value, "fresh": fmean(values[point.first.id])}
+            for point in points_of(trials)
+            if point.first.id in values and (value := point.mean(metric)) is not None
         ]
         if candidates:
             excess = fmean(candidate["search"] - candidate["fresh"] for candidate in candidates)

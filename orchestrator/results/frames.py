@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.journal.history import History
-from orchestrator.results.confirmation import confirmations, metrics_of, verdicts_of
+from orchestrator.results.answers import Summary
+from orchestrator.results.confirmation import metrics_of
 from orchestrator.results.questions import outcome_against
-from orchestrator.results.winner import winners_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -88,7 +88,7 @@ def candidates_frame(history: History) -> "DataFrame":
             "loss": candidate.loss,
             **_params(candidate.parameters),
         }
-        for dataset, verdict in verdicts_of(history).items()
+        for dataset, verdict in Summary(history).verdicts.items()
         for rank, candidate in enumerate(verdict.candidates, start=1)
     ]
     return _frame(rows, ["dataset", "candidate"])
@@ -107,12 +107,11 @@ def verdicts_frame(history: History) -> "DataFrame":
             "roles": ", ".join(comparison.roles),
             "verdict": outcome_against(verdict, comparison),
             "difference": comparison.difference,
-            "low": comparison.interval.low if comparison.interval else None,
-            "high": comparison.interval.high if comparison.interval else None,
+            **dict(zip(("low", "high"), comparison.interval or (None, None), strict=True)),
             "welch_p": comparison.welch_p,
             "holm_p": comparison.holm_p,
         }
-        for dataset, verdict in verdicts_of(history).items()
+        for dataset, verdict in Summary(history).verdicts.items()
         for comparison in verdict.comparisons
     ]
     return _frame(rows, ["dataset", "other"])
@@ -120,7 +119,7 @@ def verdicts_frame(history: History) -> "DataFrame":
 
 def winners_frame(history: History) -> "DataFrame":
     """Return one row per dataset: the winner's trial, settings and metrics."""
-    winners = winners_of(history, confirmations(history)) if history.experiment else {}
+    winners = Summary(history).winners if history.experiment else {}
     rows = [
         {
             "dataset": dataset,

@@ -34,10 +34,7 @@ from trainables.judgements.judged_metrics import (
 
 
 def judged_verdicts(confirmation: Confirmation) -> dict[str, dict[str, DatasetVerdict]]:
-    """Return the verdicts by each source of judgements with which all candidates were evaluated.
-
-    Args:
-        confirmation: The confirmation of a dataset, which is over.
+    """Return the verdicts of a confirmation, which is over, by each source with which all candidates were evaluated.
 
     Returns:
         Name of a source, a key of ``TITLES`` -> metric without its prefix -> verdict, for the metric most like that of
@@ -100,16 +97,10 @@ def judged_image_values(ranks: JudgedRanks, metric: str) -> Sample:
 
 
 def judged_answer(verdict: DatasetVerdict, judged: Mapping[str, Mapping[str, DatasetVerdict]]) -> Answer | None:
-    """Return the answer whether a headline holds by people's judgements; ``None`` without judgements.
+    """Return the answer whether the headline of a verdict holds by ``judged_verdicts``; ``None`` without any.
 
-    Args:
-        verdict: The verdict without judgements.
-        judged: See ``judged_verdicts``.
-
-    Returns:
-        The answer. Its data have for each source ``survives``, whether all headlines say the same. They also have
-        ``known``, the judged share of the winner's first ten retrieved candidates, in [0, 1]; ``None`` where only
-        pairs that fit are known.
+    Its data have for each source ``survives``, whether all headlines say the same. They also have ``known``, the judged
+    share of the winner's first ten retrieved candidates, in [0, 1]; ``None`` where only pairs that fit are known.
     """
     if not judged:
         return None

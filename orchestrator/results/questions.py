@@ -33,7 +33,7 @@ from dataclasses import dataclass, replace
 
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table, table_of
 from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Verdict, verdict_at
-from orchestrator.results.statistics import POWER, holm, needed_seeds
+from orchestrator.results.statistics import POWER, holm
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import (
     BRIEF,
@@ -81,17 +81,12 @@ class Contest:
     chances: int
 
 
-def answer_questions(verdict: DatasetVerdict, *, published: bool = True) -> list[Answer]:
-    """Return the answers to a dataset's questions that it has, the headline's first.
-
-    Args:
-        verdict: The verdict on the dataset.
-        published: Whether the baseline is the published setting; else it was named by the user.
-    """
+def answer_questions(verdict: DatasetVerdict) -> list[Answer]:
+    """Return the answers to a dataset's questions that it has, the headline's first."""
     if verdict.winner is None:
         nothing = "No training of any candidate finished."
         return [Answer(WHICH_LOSS, verdict.dataset, "Which loss?", nothing, str(Verdict.UNTESTED))]
-    return _Questions(verdict, verdict.winner, published=published).answers()
+    return _Questions(verdict, verdict.winner).answers()
 
 
 def outcomes_of(answers: Sequence[Answer]) -> dict[str, str]:
@@ -118,8 +113,8 @@ def outcome_against(verdict: DatasetVerdict, compared: Comparison) -> Verdict:
 class _Questions:
     """The questions of a dataset with a winner."""
 
-    def __init__(self, verdict: DatasetVerdict, winner: Candidate, *, published: bool) -> None:
-        self._verdict, self._winner, self._published = verdict, winner, published
+    def __init__(self, verdict: DatasetVerdict, winner: Candidate) -> None:
+        self._verdict, self._winner = verdict, winner
         self._candidates = verdict.candidates
         self._by_label = {candidate.label: candidate for candidate in verdict.candidates}
         # In the order of the candidates.
@@ -183,11 +178,11 @@ class _Questions:
         label = self._verdict.baseline
         if label is None:
             return None
-        baseline = "published settings" if self._published else "baseline"
+        baseline = "baseline" if self._verdict.named_baseline else "published settings"
         question = f"Better than the {baseline}?"
         named = f"{baseline} ({self._full_name(self._by_label[label])})"
         if label == self._winner.label:
-            verb = "win" if self._published else "wins"
+            verb = "wins" if self._verdict.named_baseline else "win"
             return Answer(PUBLISHED, self._verdict.dataset, question, f"The {named} {verb}.")
         chances = len(self._candidates) - 1
         contest = self._contest([self._by_label[label]], {label: chances}, chances)
@@ -293,22 +288,19 @@ class _Questions:
     def _answer(self, key: str, question: str, contest: Contest, names: Mapping[str, str], every: str) -> Answer:
         """Return headline and numbers of a contest.
 
-        Args:
-            key: Key of the answer.
-            question: The question.
-            contest: The contest.
-            names: Label -> name of the winner and the others.
-            every: The candidates that a winner beats if it beats all of several; empty for a single candidate.
+        ``names`` are label -> name of the winner and the others; ``every`` names the candidates that a winner beats if
+        it beats all of several, and is empty for a single candidate.
         """
         closest, dataset = contest.closest, self._verdict.dataset
         if closest is None:
             alone = f"{names[self._winner.label]} could not be compared: the other candidates lost their seeds."
             return Answer(key, dataset, question, alone, str(contest.verdict))
-        test, images, interval = closest.test, closest.over_images, closest.deciding_interval
+        test, images = closest.test, closest.over_images
+        low, high = closest.deciding_interval or (None, None)
         numbers: dict[str, float | int | None] = {
             "difference": closest.difference,
-            "low": interval.low if interval else None,
-            "high": interval.high if interval else None,
+            "low": low,
+            "high": high,
             "p": contest.p,
             "p_unadjusted": closest.p,
             "probability_on_new_images": images.probability_beyond(0.0) if images else None,
@@ -319,9 +311,9 @@ class _Questions:
             # A lead counts at this p-value: with it the luckiest of all chances leads an equal at the level.
             level = self._verdict.level
             level = min(level, 2 * -math.expm1(math.log1p(-level) / contest.chances))
-            numbers["smallest_detectable_difference"] = test.variances.detectable(level)
+            numbers["smallest_detectable_difference"] = test.detectable(level)
             if test.difference > 0:
-                numbers["seeds_needed"] = needed_seeds(test.difference, test.variances, level)
+                numbers["seeds_needed"] = test.needed_seeds(level)
         headline = self._headline(contest, closest, names, every)
         return Answer(key, dataset, question, headline, str(contest.verdict), closest.label, numbers)
 
@@ -337,7 +329,7 @@ class _Questions:
         within = f", {closest.reason}" if closest.reason else ""
         evidence = within
         if interval is not None and p:
-            within = f", 95 % CI {interval_text(interval.low, interval.high, metric)}"
+            within = f", 95 % CI {interval_text(*interval, metric)}"
             evidence = f"{within}{p}"
             if outcome is Verdict.TIE and not interval.low <= 0 <= interval.high:
                 evidence += f" at a level of {self._verdict.level:g}"
@@ -418,8 +410,7 @@ class _Questions:
             )
             comparison, difference = self._comparisons.get(candidate.label), None
             if comparison is not None:
-                interval = comparison.deciding_interval
-                ends = (-interval.high, -interval.low) if interval else (None, None)
+                ends = (-end for end in reversed(comparison.deciding_interval or ()))
                 difference = Quantity(-comparison.difference, None, *ends)
             outcome = self._outcome(contest.adjusted, candidate.label)
             verdict = "winner" if candidate is self._winner else str(OPPOSITE.get(outcome, outcome))
@@ -436,8 +427,8 @@ class _Questions:
         if answer.key == WHICH_LOSS and answer.table is not None:
             names = {row["candidate"]: row["name"] for row in answer.table.to_dict()["rows"]}
         if answer.key == PUBLISHED:
-            published = "the published settings" if self._published else "the baseline"
-            names = {self._winner.label: THE_WINNER, label: published}
+            baseline = "the baseline" if self._verdict.named_baseline else "the published settings"
+            names = {self._winner.label: THE_WINNER, label: baseline}
         said = f"{names[self._winner.label]} against {names[label]}: the smallest detectable difference is "
         said += number_text(smallest, metric)
         if comparison.difference <= 0:

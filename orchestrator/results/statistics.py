@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -63,8 +64,7 @@ class Measure:
         return self.std * math.sqrt(self.seeds / (self.seeds - 1))
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """A 95 % confidence interval of a mean, both ends in the metric's unit."""
 
     low: float
@@ -76,10 +76,13 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Variances:
-    """The variance V of a difference of two means in parts, from which the power of a study of another size follows.
+class DifferenceTest:
+    """The test of a difference of two means, with Student's distribution.
+
+    The variance V of the difference is known in parts, from which the power of a study of another size follows.
 
     Attributes:
+        difference: Mean of the first candidate minus mean of the second, in the metric's unit.
         seeds: A of each candidate: variance of its mean over its seeds, >= 0; 0 for a candidate without seeds.
         joint: C of each candidate: the part of A that more images reduce as well, >= 0; 0 where images are fixed.
         counts: Number of seeds of each candidate, >= 1.
@@ -87,6 +90,7 @@ class Variances:
         images: Number of images, >= 2; ``None`` where images are fixed.
     """
 
+    difference: float
     seeds: tuple[float, float]
     joint: tuple[float, float]
     counts: tuple[int, int]
@@ -108,9 +112,9 @@ class Variances:
         """The part of V that only more images reduce."""
         return max(0.0, self.total - self.seed_variance - self.joint_variance)
 
-    @property
+    @cached_property
     def freedom(self) -> float:
-        """Degrees of freedom of V [Satterthwaite1946].
+        """Degrees of freedom of V [Satterthwaite1946], which must be above 0.
 
         Where images vary, each A is multiplied by 1 + 2 / f here. The A of three seeds is often far too small by
         chance, and would leave the many degrees of freedom of the images.
@@ -121,49 +125,10 @@ class Variances:
         rest = max(0.0, self.total - sum(self.seeds))
         return satterthwaite([*weighed, rest], [*freedoms, self.images - 1 if self.images else math.inf])
 
-    def with_seeds(self, seeds: int) -> "Variances":
-        """Return the variances to expect with a number of seeds of each candidate, on the same images."""
-        fewer = [old / seeds for old in self.counts]
-        shared = [part * less for part, less in zip(self.joint, fewer, strict=True)]
-        alone = [part * less - both for part, less, both in zip(self.seeds, fewer, shared, strict=True)]
-        # Where the measured C are larger than what V leaves for them, they shrink from that.
-        joint = self.joint_variance * sum(shared) / sum(self.joint) if any(self.joint) else 0.0
-        first, second = (max(0.0, part + both) for part, both in zip(alone, shared, strict=True))
-        total = max(0.0, sum(alone)) + joint + self.image_variance
-        return Variances((first, second), (shared[0], shared[1]), (seeds, seeds), total, self.images)
-
-    def detectable(self, level: float) -> float:
-        """Return the smallest true difference that a test at a level finds in ``POWER`` of the studies of this size.
-
-        The statistic has a noncentral t-distribution; leads in the wrong direction are not counted.
-        """
-        from scipy.special import nctdtrinc
-
-        beyond = quantile(1 - level / 2, self.freedom)
-        return float(nctdtrinc(self.freedom, 1 - POWER, beyond)) * math.sqrt(self.total)
-
-
-@dataclass(frozen=True)
-class DifferenceTest:
-    """The test of a difference of two means, with Student's distribution.
-
-    Attributes:
-        difference: Mean of the first candidate minus mean of the second, in the metric's unit.
-    """
-
-    difference: float
-    variances: Variances
-
-    @cached_property
-    def freedom(self) -> float:
-        """Degrees of freedom of the variance."""
-        return self.variances.freedom
-
     @cached_property
     def error(self) -> float:
         """The standard error of the difference."""
-        parts = self.variances
-        return math.sqrt(parts.seed_variance + parts.image_variance + parts.joint_variance)
+        return math.sqrt(self.seed_variance + self.image_variance + self.joint_variance)
 
     @cached_property
     def interval(self) -> Interval:
@@ -183,31 +148,51 @@ class DifferenceTest:
         away = two_sided((self.difference - least) / self.error, self.freedom) / 2
         return 1 - away if self.difference > least else away
 
+    def with_seeds(self, seeds: int) -> "DifferenceTest":
+        """Return the test to expect with a number of seeds of each candidate, on the same images."""
+        fewer = [old / seeds for old in self.counts]
+        shared = [part * less for part, less in zip(self.joint, fewer, strict=True)]
+        alone = [part * less - both for part, less, both in zip(self.seeds, fewer, shared, strict=True)]
+        # Where the measured C are larger than what V leaves for them, they shrink from that.
+        joint = self.joint_variance * sum(shared) / sum(self.joint) if any(self.joint) else 0.0
+        first, second = (max(0.0, part + both) for part, both in zip(alone, shared, strict=True))
+        total = max(0.0, sum(alone)) + joint + self.image_variance
+        return DifferenceTest(
+            self.difference, (first, second), (shared[0], shared[1]), (seeds, seeds), total, self.images
+        )
 
-def needed_seeds(difference: float, variances: Variances, level: float) -> int | None:
-    """Return the smallest number of seeds of each candidate with which a true difference is detectable.
+    def detectable(self, level: float) -> float:
+        """Return the smallest true difference that a test at a level finds in ``POWER`` of the studies of this size.
 
-    A measured difference is itself uncertain, and that of a winner is too large on average, so the true number may
-    well be larger.
+        The statistic has a noncentral t-distribution; leads in the wrong direction are not counted.
+        """
+        from scipy.special import nctdtrinc
 
-    Args:
-        difference: True difference of the means, in the unit of the variances.
-        variances: Variances of the difference in a study of any size.
-        level: Two-sided level of the test, in (0, 1).
+        beyond = quantile(1 - level / 2, self.freedom)
+        return float(nctdtrinc(self.freedom, 1 - POWER, beyond)) * math.sqrt(self.total)
 
-    Returns:
-        The number, at least 2; ``None`` where it is above ``MOST``, or more seeds of these images never suffice.
+    def needed_seeds(self, level: float) -> int | None:
+        """Return the smallest number of seeds of each candidate with which a true difference of this size is found.
 
-    Example:
-        >>> needed_seeds(1.5, Variances((0.2, 0.2), (0.0, 0.0), (5, 5), 0.4), 0.05)
-        9
-    """
-    low, high = 1, MOST + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        enough = variances.with_seeds(middle).detectable(level) <= abs(difference)
-        low, high = (low, middle) if enough else (middle, high)
-    return high if high <= MOST else None
+        A measured difference is itself uncertain, and that of a winner is too large on average, so the true number may
+        well be larger.
+
+        Args:
+            level: Two-sided level of the test, in (0, 1).
+
+        Returns:
+            The number, at least 2; ``None`` where it is above ``MOST``, or more seeds of these images never suffice.
+
+        Example:
+            >>> DifferenceTest(1.5, (0.2, 0.2), (0.0, 0.0), (5, 5), 0.4).needed_seeds(0.05)
+            9
+        """
+        low, high = 1, MOST + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            enough = self.with_seeds(middle).detectable(level) <= abs(self.difference)
+            low, high = (low, middle) if enough else (middle, high)
+        return high if high <= MOST else None
 
 
 def measure(values: Sample) -> Measure:
@@ -245,8 +230,8 @@ def welch_test(first: Sample, second: Sample, exact: tuple[bool, bool] = (False,
     if not any(map(has_spread, samples)):
         return None
     ours, theirs = (0.0 if len(values) < 2 else _error_of_mean(values) ** 2 for values in samples)
-    parts = Variances((ours, theirs), (0.0, 0.0), (len(first), len(second)), ours + theirs)
-    return DifferenceTest(float(first.mean() - second.mean()), parts)
+    counts = len(first), len(second)
+    return DifferenceTest(float(first.mean() - second.mean()), (ours, theirs), (0.0, 0.0), counts, ours + theirs)
 
 
 def welch_p(first: Measure, second: Measure) -> float | None:
@@ -259,13 +244,14 @@ def welch_p(first: Measure, second: Measure) -> float | None:
         return None
     if max(first_std, second_std) <= SAME * max(1.0, abs(first.mean), abs(second.mean)):
         return None
-    return DifferenceTest(first.mean - second.mean, variances_of(first, second)).p
+    return difference_of(first, second).p
 
 
-def variances_of(first: Measure, second: Measure) -> Variances:
-    """Return the variances of the difference of two means over seeds; an unknown deviation counts as none."""
+def difference_of(first: Measure, second: Measure) -> DifferenceTest:
+    """Return the test of the difference of two means over seeds; an unknown deviation counts as none."""
     ours, theirs = ((side.sample_std or 0.0) ** 2 / side.seeds for side in (first, second))
-    return Variances((ours, theirs), (0.0, 0.0), (first.seeds, second.seeds), ours + theirs)
+    counts = first.seeds, second.seeds
+    return DifferenceTest(first.mean - second.mean, (ours, theirs), (0.0, 0.0), counts, ours + theirs)
 
 
 def pooled_spread(measures: Sequence[Measure]) -> tuple[float, int]:

@@ -196,7 +196,9 @@ def _unconfirmed(summary: Summary, dataset: str) -> list[Row]:
         if point.first.config.dataset == dataset:
             studies.setdefault(point.first.study, point)
     rows = []
-    for rank, point in enumerate(studies.values(), start=1):
+    # A study may choose its best trial by a metric of its own.
+    in_order = sorted(studies.values(), key=lambda point: -(point.mean(summary.history.metric) or 0.0))
+    for rank, point in enumerate(in_order, start=1):
         trainings = [metrics_of(training, summary.history) for training in point.finished]
         measures = {name: _measure([values[name] for values in trainings if name in values]) for name in trainings[0]}
         config = point.first.config

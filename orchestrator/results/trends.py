@@ -51,7 +51,8 @@ def trends_of(verdict: DatasetVerdict, parameter: str) -> list[Json]:
     """Return the trend of each model and loss of a verdict whose candidates differ in a numeric parameter."""
     groups: dict[tuple[str, str], dict[float, Sample]] = {}
     for candidate in verdict.candidates:
-        value = candidate.parameters.get(parameter, 0)
+        # Where the search chose the loss, the name that samplers use begins with the name of the loss.
+        value = candidate.parameters.get(parameter.removeprefix(f"{candidate.loss}."), 0)
         if is_number(value) and value > 0:
             group = groups.setdefault((candidate.model, candidate.loss), {})
             # Candidates are in the order of their values on val; the first of a value is its best setting.
@@ -83,11 +84,11 @@ def find_trend(samples: Mapping[float, Sample], parameter: str, metric: str, los
     contrasts = [_contrast(weights / (weights**2).sum(), groups) for weights in (linear, curved)]
     adjusted = holm([p for _, _, p in contrasts])
     slope, bend = (
-        {"estimate": estimate, "interval": vars(interval), "p": p}
+        {"estimate": estimate, "interval": interval._asdict(), "p": p}
         for (estimate, interval, _), p in zip(contrasts, adjusted, strict=True)
     )
     curve = [
-        {"value": value, "mean": float(group.mean()), "band": vars(interval)}
+        {"value": value, "mean": float(group.mean()), "band": interval._asdict()}
         for value, group, interval in zip(ordered, groups, _band(groups), strict=True)
     ]
     about = {"parameter": parameter, "metric": metric, "loss": loss, "seeds": min(map(len, groups))}
@@ -107,7 +108,7 @@ def trend_answer(dataset: str, trends: Sequence[Json]) -> Answer | None:
         Column("mean", "mean", unit=metric, shows="both"),
     ]
     rows = [
-        (trend["loss"], printed(trend["loss"]), point["value"], Quantity(point["mean"], None, *point["band"].values()))
+        (trend["loss"], printed(trend["loss"]), point["value"], Quantity(point["mean"], None, **point["band"]))
         for trend in trends
         for point in trend["curve"]
     ]
@@ -125,7 +126,7 @@ def describe_trend(trend: Json) -> list[str]:
     rising = "rises" if slope["estimate"] > 0 else "falls"
     said = f"{name}: {metric} {rising} by" if slope["p"] <= LEVEL else f"{name}: {metric} has no significant slope:"
     gap = number_text(slope["estimate"], metric, signed=slope["p"] > LEVEL).lstrip("−" if slope["p"] <= LEVEL else "")
-    ends = interval_text(slope["interval"]["low"], slope["interval"]["high"], metric)
+    ends = interval_text(**slope["interval"], unit=metric)
     bends = (
         f"the curve bends {'down' if bend['estimate'] < 0 else 'up'}" if bend["p"] <= LEVEL else "no significant bend"
     )

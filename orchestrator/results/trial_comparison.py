@@ -13,10 +13,9 @@ from orchestrator.journal.directory import JOURNAL_FILE, read_history
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Trial
 from orchestrator.results.answer import Answer, Cell, Column, Table
+from orchestrator.results.answers import Summary
 from orchestrator.results.candidates import DatasetVerdict
-from orchestrator.results.confirmation import confirmations, verdicts_of
 from orchestrator.results.questions import outcome_against
-from orchestrator.results.winner import winners_of
 from orchestrator.text.values import flat
 from orchestrator.text.wording import interval_text, metric_words, number_text, setting_text
 from trainables.errors import UserError
@@ -90,9 +89,7 @@ def compare_trials(first: Side, second: Side) -> list[Answer]:
 def find_side(name: str, output: Path) -> Side:
     """Return a trial of any experiment under an output folder.
 
-    Args:
-        name: Id of a trial, or ``experiment/trial``; an experiment's name means its winner, see ``_winner``.
-        output: Root of all output.
+    ``name`` is the id of a trial, or ``experiment/trial``; an experiment's name means its winner, see ``_winner``.
 
     Raises:
         UserError: If there is no such trial, or several experiments have it; the message says how to name it.
@@ -106,7 +103,7 @@ def find_side(name: str, output: Path) -> Side:
         if wanted is None and not experiment and own == name:
             wanted, why = _winner(history, name)
         if wanted is not None:
-            verdict = verdicts_of(history).get(wanted.config.dataset)
+            verdict = Summary(history).verdicts.get(wanted.config.dataset)
             sides.append(Side(own, wanted, history.tests.get(wanted.id, {}), why, verdict))
     if not sides:
         raise NoSuchTrialError(
@@ -153,11 +150,12 @@ def _confirmed(first: Side, second: Side) -> str:
     if first.experiment != second.experiment or verdict is None or verdict.winner is None:
         return ""
     winner, other = (first, second) if first.trial.id == verdict.winner.label else (second, first)
-    comparison = next((pair for pair in verdict.comparisons if pair.label == other.trial.id), None)
+    compared = (*verdict.comparisons, *verdict.others)
+    comparison = next((pair for pair in compared if pair.label == other.trial.id), None)
     if winner.trial.id != verdict.winner.label or comparison is None:
         return ""
     interval, metric = comparison.deciding_interval, verdict.metric
-    ends = f", 95 % CI {interval_text(interval.low, interval.high, metric)}" if interval else ""
+    ends = f", 95 % CI {interval_text(*interval, metric)}" if interval else ""
     gap = number_text(comparison.difference, metric, signed=True)
     outcome = outcome_against(verdict, comparison)
     return f"with fresh seeds {winner.trial.id} is {outcome}: {gap} {metric_words(metric)}{ends}"
@@ -168,7 +166,7 @@ def _winner(history: History, name: str) -> tuple[Trial, str]:
 
     Repeats of a confirmation have equal settings, and the highest repeat is only the luckiest.
     """
-    winners = list(winners_of(history, confirmations(history)).values())
+    winners = list(Summary(history).winners.values())
     if not winners:
         raise NoSuchTrialError(f"{name}: no trial of its search has finished, so name a trial")
     if len(winners) > 1:

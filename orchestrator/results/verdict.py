@@ -137,8 +137,8 @@ def _rank(group: Sequence[Candidate], selection: str) -> list[Candidate]:
 
 
 def _missing_seeds(group: Sequence[Candidate]) -> list[str]:
-    """Name each candidate that has fewer seeds than it was given, or than another candidate has."""
-    most = max(len(member.values) + len(member.missing) for member in group)
+    """Name each candidate that has fewer seeds than it was given, or than another candidate of a fixed design has."""
+    most = max((len(member.values) + len(member.missing) for member in group if member.given is None), default=0)
     sentences = []
     for member in sorted(group, key=lambda candidate: candidate.label):
         seeds = most if member.given is None else member.given

@@ -39,7 +39,7 @@ from orchestrator.journal.records import (
 )
 from orchestrator.journal.trial import Stage, Trial
 from orchestrator.results.answers import Summary, chance_of, dataset_answers, over_datasets
-from orchestrator.results.confirmation import race_names, races_of
+from orchestrator.results.confirmation import race_names
 from orchestrator.results.race import describe_race, describe_round
 from orchestrator.searches.trial_table import FEWEST_ROWS, ROWS, count_words, trials_table
 from orchestrator.text.terminal import make_console, say
@@ -97,18 +97,18 @@ class Progress:
         if best is not None:
             trial = best.first
             setting = setting_text(trial.parameters)
-            value = number_text(best.value_so_far or 0.0, trial.metric)
+            value = number_text(best.value_so_far(self.history.metric) or 0.0, self.history.metric)
             parts.append(f"best {printed(trial.config.loss)} {value}" + (f" ({setting})" if setting else ""))
         left = self.left()
         return parts + ([] if left is None else [str(left)])
 
     def best(self) -> Point | None:
         """Return the point with the highest value so far among points that could win or still run."""
-        trials = self.history.stage(self.stage)
+        trials, metric = self.history.stage(self.stage), self.history.metric
         # In other stages each trial has a seed of its own, so each trial is a point of its own.
         points = points_of(trials) if self.stage is Stage.SEARCH else [Point((trial,)) for trial in trials]
-        rated = [point for point in points if point.value_so_far is not None]
-        return max(rated, key=lambda point: point.value_so_far or 0.0, default=None)
+        rated = [point for point in points if point.value_so_far(metric) is not None]
+        return max(rated, key=lambda point: point.value_so_far(metric) or 0.0, default=None)
 
     def left(self) -> TimeLeft | None:
         """Return the time left of the whole experiment; ``None`` before the first epoch of its first start."""
@@ -168,7 +168,7 @@ class PlainDisplay:
         self._progress = progress
         self._started = time.monotonic()
         self._next = self._started + PROGRESS_SECONDS
-        self._rounds = {dataset: len(race.rounds) for dataset, race in races_of(progress.history).items()}
+        self._rounds = {dataset: len(race.rounds) for dataset, race in Summary(progress.history).races.items()}
 
     def listen(self, record: Record) -> None:
         """Print a line if the record ends or restarts a trial."""
@@ -189,7 +189,7 @@ class PlainDisplay:
     def _say_rounds(self, ended: Trial) -> None:
         """Print the results of the rounds of a race that have ended since the last trial ended."""
         history = self._progress.history
-        for dataset, race in races_of(history).items() if ended.stage is Stage.CONFIRM else ():
+        for dataset, race in Summary(history).races.items() if ended.stage is Stage.CONFIRM else ():
             known, names = self._rounds.get(dataset, 0), race_names(history, race)
             for number, closed in enumerate(race.rounds[known:], start=known + 1):
                 say(f"{dataset} · {describe_round(closed, number, history.metric, names)}")
@@ -363,7 +363,7 @@ def race_lines(history: History) -> list[str]:
     """Return the state of the race on each dataset, its newest round and the seeds of its candidates."""
     return [
         f"{dataset} · {sentence}"
-        for dataset, race in races_of(history).items()
+        for dataset, race in Summary(history).races.items()
         for sentence in describe_race(race, history.metric, race_names(history, race))
     ]
 

@@ -11,8 +11,6 @@ from orchestrator.journal.history import History
 from orchestrator.results import frames
 from orchestrator.results.answer import Answer
 from orchestrator.results.answers import Summary, summarise
-from orchestrator.results.confirmation import confirmations
-from orchestrator.results.winner import Winner, winners_of
 from orchestrator.searches.resuming import begun_experiment
 from orchestrator.winners.winners import packed_champions
 from trainables.errors import ConfigError
@@ -141,7 +139,7 @@ class LoadedExperiment:
         Raises:
             ConfigError: If there is no winner yet, or there are several datasets.
         """
-        winners = self._winners()
+        winners = Summary(self.history).winners
         if len(winners) > 1:
             raise ConfigError(f"{self.directory}: has winners on {', '.join(winners)}; name one: best_on(...)")
         return self.best_on(next(iter(winners), ""))
@@ -152,7 +150,7 @@ class LoadedExperiment:
         Raises:
             ConfigError: If it has none yet.
         """
-        winners = self._winners()
+        winners = Summary(self.history).winners
         winner = winners.get(dataset)
         if winner is None:
             there = ", ".join(winners) or "none: no trial has finished"
@@ -168,10 +166,6 @@ class LoadedExperiment:
             test=winner.test or {},
             folder=packed.get(Path(dataset).name),
         )
-
-    def _winners(self) -> dict[str, Winner]:
-        history = self.history
-        return winners_of(history, confirmations(history))
 
 
 def load(experiment: str | Path, *, output: str | Path = "runs") -> LoadedExperiment:

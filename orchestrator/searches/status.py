@@ -12,7 +12,8 @@ from orchestrator.journal.history import HALF_TRAINED, NOT_BEGUN, History
 from orchestrator.journal.journal import JournalError, JournalReader, JournalReplacedError
 from orchestrator.journal.lock import find_holder
 from orchestrator.journal.trial import Stage, TrialState
-from orchestrator.results.confirmation import current_plans, most_trainings, races_of
+from orchestrator.results.answers import Summary
+from orchestrator.results.confirmation import current_plans, most_trainings
 from orchestrator.searches.budget import BudgetMeter
 from orchestrator.searches.display import EvaluationProgress
 from orchestrator.searches.resuming import command_to_resume
@@ -172,7 +173,7 @@ class Status:
             "command": self.command,
             "damage": self.damage,
             "warnings": self.warnings,
-            "races": {dataset: race.to_dict() for dataset, race in races_of(self.history).items()},
+            "races": {dataset: race.to_dict() for dataset, race in Summary(self.history).races.items()},
             "budget": {name: {"used": used, "limit": limit} for name, (used, limit) in self.budget.items()},
         }
 

@@ -13,7 +13,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -45,18 +45,14 @@ def as_typed(text: str) -> str:
     return text if program == NAME else re.sub(rf"`{NAME} (?=[a-z])", lambda _: f"`{program} ", text)
 
 
-def make_console(
-    *, plain_width: int | None = None, file: IO[str] | None = None, soft_wrap: bool = False, coloured: bool = True
-) -> Console:
+def make_console(*, plain_width: int | None = None, file: IO[str] | None = None, soft_wrap: bool = False) -> Console:
     """Return a console that shows texts as they are, without markup or names of emoji in them.
 
     It draws on the standard output, or on ``file``, in ``plain_width`` columns if the output is no terminal; ``None``
-    takes the number from the environment. With ``soft_wrap`` the terminal wraps long lines. A terminal, real or claimed
-    by the environment, gets colours if it is ``coloured``.
+    takes the number from the environment. With ``soft_wrap`` the terminal wraps long lines.
     """
     width = None if file is None and sys.stdout.isatty() else plain_width
-    colours: Literal["auto"] | None = "auto" if coloured else None
-    return SafeConsole(width=width, file=file, soft_wrap=soft_wrap, color_system=colours, markup=False, emoji=False)
+    return SafeConsole(width=width, file=file, soft_wrap=soft_wrap, markup=False, emoji=False)
 
 
 def say(*lines: object, error: bool = False) -> None:

@@ -191,13 +191,15 @@ def share_text(share: float, *, signed: bool = False) -> str:
     """Return a share, or a relative change with its sign, as a percentage; only 0 is 0 %, and only 1 is 100 %.
 
     Example:
-        >>> share_text(0.8), share_text(-0.148, signed=True), share_text(0.999), share_text(0.00001)
-        ('80 %', '−15 %', '99.9 %', 'below 0.1 %')
+        >>> share_text(0.8), share_text(-0.148, signed=True), share_text(0.995), share_text(0.00001)
+        ('80 %', '−15 %', '99.5 %', 'below 0.1 %')
     """
     away = abs(share) if signed else min(share, 1 - share)
     if 0 < away < 0.0005:
         return "above 99.9 %" if not signed and share > 0.5 else "below 0.1 %"
-    text = f"{share:{'+' if signed else ''}z.{int(0 < away < 0.005)}%}"
+    rounded = f"{abs(share):.0%}"
+    decimals = int(away > 0 and (rounded == "0%" or (rounded == "100%" and not signed)))
+    text = f"{share:{'+' if signed else ''}z.{decimals}%}"
     return text.replace("-", MINUS).replace("%", " %")
 
 

@@ -182,7 +182,7 @@ def flickr8k_rows(pairs: Pairs, splits: int) -> Iterator[Row]:
     per_split = len(held) // SET
     variances: tuple[Callable[[DifferenceTest], float], ...] = (
         lambda test: test.error**2,
-        lambda test: test.variances.seed_variance + test.variances.joint_variance,
+        lambda test: test.seed_variance + test.joint_variance,
     )
     for case, runs, groups in (
         ("3 seeds", with_seeds, (slice(0, SEEDS), slice(SEEDS, None))),

@@ -19,10 +19,11 @@ from trainables.ranks import Ranks, write_ranks
 
 
 @pytest.fixture
-def confirmed(here: Path) -> dict[str, Split]:
+def confirmed(here: Path, request: pytest.FixtureRequest) -> dict[str, Split]:
     write_flickr(here / "data")
     splits = dict(load_dataset("small", here / "data", features=None).splits)
-    experiment = make_experiment(datasets=["small"], confirm={"top": 1, "seeds": 3})
+    confirm = {"top": 1, "seeds": 3, **getattr(request, "param", {})}
+    experiment = make_experiment(datasets=["small"], confirm=confirm)
     with begun(here / "runs" / "tiny", experiment) as ledger:
         losses = {"nt_xent": 300.0, "triplet_sh": 200.0}
         trials = [add_trial(ledger, [value], loss=loss, dataset="small") for loss, value in losses.items()]
@@ -74,6 +75,19 @@ def test_the_rule_is_the_experiments_or_the_one_that_is_asked_for(cli: CommandLi
     assert "The test that decides varies seeds." in out and "small · Which loss?" in out
 
 
+@pytest.mark.parametrize(
+    ("confirmed", "question"),
+    [({}, "Better than the published settings?"), ({"baseline": "triplet_sh"}, "Better than the baseline?")],
+    indirect=["confirmed"],
+)
+@pytest.mark.usefixtures("confirmed")
+def test_a_baseline_that_the_experiment_names_is_not_called_the_published_settings(
+    cli: CommandLine, question: str
+) -> None:
+    answers = cli.json("judge", "tiny")["answers"]
+    assert [answer["question"] for answer in answers if answer["key"] == "published"] == [question]
+
+
 @pytest.mark.parametrize("form", ["embeddings", "similarities", "ranks"])
 def test_a_model_without_seeds_is_a_candidate_in_every_form(
     confirmed: dict[str, Split], tmp_path: Path, cli: CommandLine, form: str
@@ -94,6 +108,15 @@ def test_a_repeated_label_has_a_seed_a_folder(confirmed: dict[str, Split], tmp_p
     standing = next(one for one in cli.json(*arguments)["standings"] if one["label"] == "mine")
     assert standing["seeds"] == [0, 1, 2]
     assert "outside mine default 3 600.0 ± 0.0" in " ".join(cli.shows(*arguments).split())
+
+
+@pytest.mark.parametrize("seeds", [2, 5])
+def test_models_from_elsewhere_have_their_own_number_of_seeds(
+    confirmed: dict[str, Split], tmp_path: Path, cli: CommandLine, seeds: int
+) -> None:
+    folders = [write_outside(tmp_path / f"run{seed}", confirmed, "embeddings", seed) for seed in range(seeds)]
+    arguments = ["judge", "tiny", *(part for folder in folders for part in ("--candidate", f"mine={folder}"))]
+    assert not [warning for warning in cli.json(*arguments)["warnings"] if "not run" in warning]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from orchestrator.results.confirmation_plan import choose_candidates
 from orchestrator.results.confirmation_plan import repeat as repeat_of
 from orchestrator.results.winner import find_winners
 from orchestrator.searches.budget import BudgetMeter
+from orchestrator.searches.display import Progress
 from orchestrator.tuner.actor import Step
 from orchestrator.tuner.scheduler import StudyScheduler
 from tests.support.experiments import add_trial, make_experiment, open_test, reopened, start
@@ -175,6 +176,14 @@ def test_winners_are_compared_by_the_metric_of_the_experiment(ledger: Ledger) ->
     other_metric(ledger, "a", 10.0, 90.0)
     better = other_metric(ledger, "b", 20.0, 50.0)
     assert find_winners(ledger.history) == {"pets": better}
+
+
+def test_the_best_so_far_is_that_of_the_metric_of_the_experiment(ledger: Ledger) -> None:
+    other_metric(ledger, "a", 10.0, 90.0)
+    better = other_metric(ledger, "b", 20.0, 50.0)
+    progress = Progress(ledger.history, 5, 6)
+    assert progress.best().first is better
+    assert "best NT-Xent 20.0 (τ = 0.1)" in progress.counts()
 
 
 def test_a_target_is_a_value_of_the_metric_of_the_experiment(ledger: Ledger) -> None:

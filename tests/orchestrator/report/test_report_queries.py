@@ -27,8 +27,8 @@ from orchestrator.report.queries import (
 )
 from orchestrator.report.render import render_page
 from orchestrator.report.studies import studies_of, trial_names
+from orchestrator.results.answers import Summary
 from orchestrator.results.candidates import DatasetVerdict
-from orchestrator.results.confirmation import verdicts_of
 from tests.support.experiments import confirm_two_losses, make_experiment, start
 from tests.support.ranked import metrics_of
 from tests.support.records import append
@@ -172,7 +172,7 @@ def confirmed(
         kept = {} if ranks is None else {"ranks": ranks.to_text()}
         metrics = metrics_of(Ranks(i2t, t2i, owner, "", "test"))
         append(ledger, "test_evaluated", trial=repeat.id, metrics=metrics, **kept)
-    (verdict,) = verdicts_of(ledger.history).values()
+    (verdict,) = Summary(ledger.history).verdicts.values()
     return verdict
 
 

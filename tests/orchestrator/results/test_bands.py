@@ -47,7 +47,7 @@ def test_coefficients_that_belong_together_are_named() -> None:
 
 def test_the_winners_loss_comes_first_and_another_loss_says_so() -> None:
     (band,) = Summary(history_of(24)).bands.values()
-    other = replace(band, loss="nt_xent", study="pets-vsepp-nt_xent")
+    other = replace(band, cell=replace(band.cell, loss="nt_xent", name="pets-vsepp-nt_xent"))
     for winner, named in (("triplet_sh", "Triplet SH settings"), ("nt_xent", "NT-Xent settings")):
         answer, effects = band_answers("pets", [band, other], (band.of[0], winner))
         assert answer.headline.startswith(named) and effects.headline.startswith(printed(winner))

@@ -100,6 +100,14 @@ def test_a_single_trial_that_cannot_win_is_named_and_not_counted_again(ledger: L
     assert said == [named, "2 trials stopped early, which cannot win.", "1 trial diverged, which cannot win."]
 
 
+def test_a_trial_is_above_the_best_only_by_one_metric(ledger: Ledger) -> None:
+    """Studies may have metrics of their own, whose values cannot be compared."""
+    finished = add_trial(ledger, [30.0])
+    finished.config = replace(finished.config, metric="val/i2t_r1")
+    add_trial(ledger, [40.0], state=TrialState.STOPPED_EARLY, loss="triplet_sh")
+    assert caveats(list(ledger.history.trials.values())) == ["1 trial stopped early, which cannot win."]
+
+
 def test_settings_that_trained_exactly_as_the_best_are_said_to_have_no_effect(ledger: Ledger) -> None:
     start(ledger, make_experiment(losses=["triplet_sh"]))
     for margin in (0.2, 0.4, 0.6):

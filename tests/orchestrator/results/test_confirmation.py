@@ -9,9 +9,9 @@ from msgspec import structs
 
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.results.answers import summarise
+from orchestrator.results.answers import Summary, summarise
 from orchestrator.results.candidates import Verdict
-from orchestrator.results.confirmation import confirmations, current_plans, trainings_of, verdicts_of
+from orchestrator.results.confirmation import confirmations, current_plans, trainings_of
 from orchestrator.results.confirmation_plan import choose_candidates, fresh_seeds, published_default
 from orchestrator.results.winner import find_champions
 from orchestrator.winners.winners import selected
@@ -198,11 +198,11 @@ def ledger(tmp_path: Path) -> Ledger:
 
 def test_before_the_confirmation_is_over_there_is_no_verdict(ledger: Ledger) -> None:
     first, second = searched(ledger, [10.0, 40.0])
-    assert verdicts_of(ledger.history) == {}
+    assert Summary(ledger.history).verdicts == {}
     repeats = add_repeats(ledger, [(one, [20.0, 21.0]) for one in (first, second)])
-    assert verdicts_of(ledger.history) == {}, "nothing has been evaluated on test"
+    assert Summary(ledger.history).verdicts == {}, "nothing has been evaluated on test"
     open_test(ledger, repeats[:-1])
-    assert verdicts_of(ledger.history) == {}, "one has not"
+    assert Summary(ledger.history).verdicts == {}, "one has not"
     winner = summarise(ledger.history)["winners"]["pets"]
     assert (winner["trial"], winner["confirmed"], winner["seeds"]) == (second.id, False, 1)
 
@@ -210,7 +210,7 @@ def test_before_the_confirmation_is_over_there_is_no_verdict(ledger: Ledger) -> 
 def test_the_seeds_decide_and_not_the_search(ledger: Ledger) -> None:
     first, second = searched(ledger, [10.0, 40.0])
     confirmed(ledger, {0: [30.0, 31.0, 32.0], 1: [20.0, 21.0, 22.0]})
-    (verdict,) = verdicts_of(ledger.history).values()
+    (verdict,) = Summary(ledger.history).verdicts.values()
     assert (verdict.winner.label, verdict.verdict) == (first.id, Verdict.BETTER)
     assert [one.roles for one in verdict.comparisons] == [("runner_up",)], "the winner is the baseline itself"
     champion = confirmations(ledger.history)["pets"].champion
@@ -230,7 +230,7 @@ def test_val_selects_and_test_alone_decides(ledger: Ledger) -> None:
     first, second = searched(ledger, [10.0, 40.0])
     repeats = add_repeats(ledger, [(first, [20.0, 21.0, 22.0]), (second, [30.0, 31.0, 32.0])])
     open_test(ledger, repeats, values=[70.0, 71.0, 72.0, 50.0, 51.0, 52.0])
-    (verdict,) = verdicts_of(ledger.history).values()
+    (verdict,) = Summary(ledger.history).verdicts.values()
     assert verdict.winner.label == second.id
     assert (verdict.selection, verdict.winner.selected_by) == ("val/rsum", 31.0)
     assert (verdict.metric, verdict.winner.result.mean) == ("test/rsum", 51.0)
@@ -240,7 +240,7 @@ def test_val_selects_and_test_alone_decides(ledger: Ledger) -> None:
 def test_a_candidate_that_diverges_with_another_seed_does_not_win_silently(ledger: Ledger) -> None:
     searched(ledger, [10.0, 40.0])
     confirmed(ledger, {0: [30.0, 31.0, 32.0], 1: [50.0, None, 52.0]})
-    (verdict,) = verdicts_of(ledger.history).values()
+    (verdict,) = Summary(ledger.history).verdicts.values()
     assert verdict.winner.label.endswith("0000")
     assert "pets-vsepp-nt_xent-0001 has 2 of 3 seeds: seed 101 diverged" in verdict.warnings[0]
 

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from orchestrator.experiment.experiment import Cell, Experiment, load_experiment, shipped_experiments
 from orchestrator.forecast.dry_run import describe_dry_run, dry_run
+from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.records import ConfirmationPlan, TrialCreated
@@ -24,9 +25,7 @@ from orchestrator.results.confirmation import (
     current_plans,
     most_trainings,
     race_names,
-    races_of,
     trainings_of,
-    verdicts_of,
 )
 from orchestrator.results.confirmation_plan import RESERVE, fresh_seeds, level_of_plan, repeat
 from orchestrator.results.race import LEVEL as RACE_LEVEL
@@ -95,7 +94,7 @@ def verdict_of(ledger: Ledger) -> DatasetVerdict:
     new = [trial for trial in selected(ledger.history) if trial.id not in ledger.history.tests]
     if new:
         open_test(ledger, new)
-    (verdict,) = verdicts_of(ledger.history).values()
+    (verdict,) = Summary(ledger.history).verdicts.values()
     return verdict
 
 
@@ -109,7 +108,7 @@ RACING = racing(trainings=20)
 def test_a_race_gives_its_later_trainings_to_the_two_in_front(tmp_path: Path) -> None:
     ledger = searched(tmp_path, RACING)
     done = confirm(ledger, RACING)
-    race = races_of(ledger.history)["pets"]
+    race = Summary(ledger.history).races["pets"]
     assert done == race.used == len(ledger.history.stage(Stage.CONFIRM)) == 20
     far_behind = "pets-vsepp-nt_xent-0002"
     assert race.seeds[far_behind] == 3 < max(race.seeds.values())
@@ -118,7 +117,7 @@ def test_a_race_gives_its_later_trainings_to_the_two_in_front(tmp_path: Path) ->
     assert own == fresh_seeds(0, 3)
     assert race_outcome(race, far_behind) == "3 seeds"
     assert race_outcome(race, race.rounds[-1].leader).endswith(" seeds, leader")
-    assert verdicts_of(ledger.history) == {}, "test was not opened yet"
+    assert Summary(ledger.history).verdicts == {}, "test was not opened yet"
     verdict = verdict_of(ledger)
     assert verdict.level == RACE_LEVEL
     assert {one.label: one.result.seeds for one in verdict.candidates} == dict(race.seeds)
@@ -142,16 +141,51 @@ def test_a_race_that_was_killed_after_any_training_resumes_to_the_same_end(tmp_p
         known = ledger.history.trials
         begun = next((one for one in trainings_of([plan], ledger.history) if one.trial not in known), None)
         if begun is not None:
-            race = races_of(ledger.history)
+            race = Summary(ledger.history).races
             ledger.begin(begun)
-            assert races_of(ledger.history) == race, "a training that runs has lost no seed"
+            assert Summary(ledger.history).races == race, "a training that runs has lost no seed"
         ledger.close()
         again = Ledger(folder / "journal.jsonl")
         confirm(again, RACING)
         verdict_of(again)
         assert summarise(again.history)["verdicts"] == summarise(undisturbed.history)["verdicts"]
-        assert races_of(again.history) == races_of(undisturbed.history)
+        assert Summary(again.history).races == Summary(undisturbed.history).races
         again.close()
+
+
+def test_a_confirmation_that_was_killed_when_all_so_far_had_diverged_is_not_over(tmp_path: Path) -> None:
+    fixed = racing(seeds=3)
+    ledger = searched(tmp_path, fixed)
+    confirm(ledger, fixed, 0)
+    first = ledger.begin(trainings_of(list(ledger.history.plans.values()), ledger.history)[0])
+    ledger.end(first, TrialState.DIVERGED, "train/loss is nan")
+    assert not confirmations(ledger.history)["pets"].is_over
+    confirm(ledger, fixed)
+    assert verdict_of(ledger).winner is not None
+
+
+@pytest.mark.parametrize("is_planned", [True, False])
+def test_results_are_read_also_where_this_version_refuses_the_experiment(tmp_path: Path, is_planned: bool) -> None:
+    """As without a plug-in; the plan then says which candidate has the published settings."""
+    fixed = racing(seeds=2)
+    ledger = searched(tmp_path, fixed)
+    (cell,) = fixed.cells()
+    for number in range(len(MEANS), 8):
+        params = {"temperature": 0.1 + number / 100}
+        trial = ledger.create(cell.name, number, params, fixed.trial_config(cell, params))
+        for epoch, value in enumerate((10.0 + number, 40.0 - number), start=1):
+            ledger.report(trial, epoch, {"val/rsum": value}, TrialState.FINISHED if epoch == 2 else TrialState.RUNNING)
+    confirm(ledger, fixed)
+    verdict_of(ledger)
+    history = ledger.history
+    assert summarise(history)["early_epochs"] and verdict_of(ledger).baseline == "pets-vsepp-nt_xent-0000"
+    history.experiment = BegunExperiment.of({**fixed.to_dict(), "losses": ["nt_xent", "loss_of_a_plugin"]})
+    if not is_planned:
+        history.plans.clear()
+    (verdict,) = summarise(history)["verdicts"]
+    assert summarise(history)["early_epochs"] == {}
+    assert verdict_of(ledger).baseline == ("pets-vsepp-nt_xent-0000" if is_planned else None)
+    assert any("published settings are not known" in warning for warning in verdict["warnings"]) is not is_planned
 
 
 def test_the_design_is_written_down_before_its_trainings_and_once(tmp_path: Path) -> None:
@@ -195,7 +229,7 @@ def test_a_race_after_a_fixed_design_uses_its_trainings_and_what_level_is_left(t
     ledger = searched(tmp_path, racing(seeds=2))
     confirm(ledger, racing(seeds=2))
     verdict_of(ledger)
-    assert confirm(ledger, RACING) == races_of(ledger.history)["pets"].used - 8
+    assert confirm(ledger, RACING) == Summary(ledger.history).races["pets"].used - 8
     assert verdict_of(ledger).level == RESERVE / 2
 
 
@@ -252,15 +286,15 @@ def test_a_finished_race_of_an_older_version_is_judged_again_and_the_other_verdi
     ledger = searched(tmp_path, experiment)
     start(ledger, experiment, options={})
     older(ledger, {0: 6, 1: 2, 3: 2, 2: 6}, 20, lucky=3)
-    assert verdicts_of(ledger.history) == {}
+    assert Summary(ledger.history).verdicts == {}
     open_test(ledger, ledger.history.stage(Stage.CONFIRM))
-    (verdict,) = verdicts_of(ledger.history).values()
+    (verdict,) = Summary(ledger.history).verdicts.values()
     assert verdict.winner.label.endswith("0000"), "a candidate that had left cannot win"
     assert verdict.candidates[1].label.endswith("0003")
     assert verdict.candidates[1].selected_by > verdict.winner.selected_by
     assert verdict.verdict is Verdict.TIE
     assert OLDER_RULE in verdict.warnings
-    assert (verdict.level, races_of(ledger.history)["pets"].older) == (RACE_LEVEL, True)
+    assert (verdict.level, Summary(ledger.history).races["pets"].older) == (RACE_LEVEL, True)
     (plan,) = current_plans(experiment, ledger.history)
     assert plan == ledger.history.plans["pets"], "a race that is over is not run again"
     assert trainings_of([plan], ledger.history) and confirm(ledger, experiment) == 0
@@ -309,7 +343,7 @@ def test_status_and_summary_say_who_leads_and_who_is_closest(tmp_path: Path, cli
     assert "pets · Round 1 runs: 12 of at most 20 trainings are given out." in shown()
     confirm(ledger, RACING, 4)
     assert "pets · Round 2 runs: 14 of at most 20 trainings are given out." in shown()
-    race = races_of(ledger.history)["pets"]
+    race = Summary(ledger.history).races["pets"]
     (first,), names = race.rounds, race_names(ledger.history, race)
     assert f"pets · Round 1: {names[first.closest or '']} is " in shown()
     assert f" val rsum behind {names[first.leader]}, p " in shown()
@@ -320,7 +354,7 @@ def test_status_and_summary_say_who_leads_and_who_is_closest(tmp_path: Path, cli
     said = [text for answer in analyses_of(Summary(ledger.history), "pets") for text in answer.sentences]
     assert said[0].startswith("The race ended after ")
     assert said[0].endswith(": the trainings are used up.")
-    used = races_of(ledger.history)["pets"].used
+    used = Summary(ledger.history).races["pets"].used
     assert read_status(Followed(tmp_path)).stages[1].to_dict()["total"] == used
     assert most_trainings(current_plans(RACING, ledger.history), ledger.history) == used
 
@@ -331,7 +365,7 @@ def test_the_live_output_has_a_line_for_each_round(tmp_path: Path, capsys: pytes
     ledger.listeners.append(PlainDisplay(progress).listen)
     confirm(ledger, RACING)
     lines = [line for line in capsys.readouterr().out.splitlines() if "· Round" in line]
-    rounds = races_of(ledger.history)["pets"].rounds
+    rounds = Summary(ledger.history).races["pets"].rounds
     assert [line.partition(":")[0] for line in lines] == [f"pets · Round {n + 1}" for n in range(len(rounds))]
     assert " val rsum behind " in lines[0]
     assert race_lines(ledger.history)[0].startswith("pets · The race ended after ")
@@ -340,7 +374,7 @@ def test_the_live_output_has_a_line_for_each_round(tmp_path: Path, capsys: pytes
 def test_a_fixed_design_is_no_race(tmp_path: Path) -> None:
     ledger = searched(tmp_path, racing())
     assert confirm(ledger, racing()) == 20, "five seeds each, where nothing is said"
-    assert (races_of(ledger.history), summarise(ledger.history)["races"]) == ({}, {})
+    assert (Summary(ledger.history).races, summarise(ledger.history)["races"]) == ({}, {})
     verdict = verdict_of(ledger)
     assert (verdict.level, verdict.verdict) == (LEVEL, Verdict.TIE)
 

@@ -9,7 +9,7 @@ from scipy import stats
 
 from orchestrator.experiment.values import METRICS
 from orchestrator.results.crossed import crossed_test, image_values
-from orchestrator.results.statistics import Variances, needed_seeds
+from orchestrator.results.statistics import DifferenceTest
 from tests.support.crossed_runs import Effects, draw_runs
 from trainables.metrics import metrics_of_ranks
 from trainables.ranks import Ranks
@@ -61,7 +61,7 @@ def test_without_seeds_it_is_the_paired_test_over_images() -> None:
     assert (test.p, test.freedom) == (pytest.approx(expected.pvalue), pytest.approx(39))
     low, high = expected.confidence_interval(0.95)
     assert (test.interval.low, test.interval.high) == (pytest.approx(low), pytest.approx(high))
-    assert test.variances.seed_variance == 0
+    assert test.seed_variance == 0
 
 
 def test_where_images_do_not_matter_it_is_welchs_test() -> None:
@@ -71,7 +71,7 @@ def test_where_images_do_not_matter_it_is_welchs_test() -> None:
     test = crossed_test(first, second)
     welch = stats.ttest_ind(first[:, 0], second[:, 0], equal_var=False)
     assert (test.p, test.freedom) == (pytest.approx(welch.pvalue), pytest.approx(welch.df))
-    assert test.variances.image_variance == pytest.approx(0)
+    assert test.image_variance == pytest.approx(0)
 
 
 def test_the_confidence_in_a_lead_falls_with_what_is_asked_of_it() -> None:
@@ -103,8 +103,7 @@ def test_the_caution_about_few_seeds_lowers_the_degrees_of_freedom() -> None:
 def test_more_seeds_reduce_their_own_part_and_the_joint_part() -> None:
     generator = np.random.default_rng(2)
     runs = 3 * generator.standard_normal((2, 1, 30)) + generator.standard_normal((2, 3, 30))
-    test = crossed_test(*(runs + 0.2 * generator.standard_normal((2, 3, 1))))
-    parts = test.variances
+    parts = crossed_test(*(runs + 0.2 * generator.standard_normal((2, 3, 1))))
     assert parts.total == pytest.approx(parts.seed_variance + parts.image_variance + parts.joint_variance)
     for times in (1, 2, 4):
         more = parts.with_seeds(3 * times)
@@ -131,9 +130,9 @@ def test_the_seeds_that_are_named_detect_the_difference_in_eight_of_ten_studies(
     """The number is computed from the true variances; then whole studies of that size are drawn and tested."""
     images, studies = 40, 500
     seeds = [(spread**2 + both**2) / 2 for spread in spreads]
-    true = Variances((seeds[0], seeds[1]), (both**2 / 2, both**2 / 2), (2, 2), sum(seeds) + of_image**2, images)
-    count = needed_seeds(difference, true, level)
-    assert needed_seeds(-difference, true, level) == count
+    parts = (seeds[0], seeds[1]), (both**2 / 2, both**2 / 2), (2, 2), sum(seeds) + of_image**2, images
+    count = DifferenceTest(difference, *parts).needed_seeds(level)
+    assert DifferenceTest(-difference, *parts).needed_seeds(level) == count
     generator = np.random.default_rng(3)
     found = 0
     for _ in range(studies):
@@ -148,10 +147,10 @@ def test_the_seeds_that_are_named_detect_the_difference_in_eight_of_ten_studies(
 
 
 def test_no_number_of_seeds_detects_what_the_images_hide() -> None:
-    hidden = Variances((0.1, 0.1), (0.0, 0.0), (5, 5), 0.2 + 1.0, 100)
-    assert needed_seeds(1.0, hidden, 0.04) is None
-    assert needed_seeds(0.0, hidden, 0.04) is None
-    assert needed_seeds(5.0, hidden, 0.04) is not None
+    hidden = (0.1, 0.1), (0.0, 0.0), (5, 5), 0.2 + 1.0, 100
+    assert DifferenceTest(1.0, *hidden).needed_seeds(0.04) is None
+    assert DifferenceTest(0.0, *hidden).needed_seeds(0.04) is None
+    assert DifferenceTest(5.0, *hidden).needed_seeds(0.04) is not None
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import scipy.stats
 from orchestrator.results.answers import over_datasets
 from orchestrator.results.crossed import Runs, crossed_test
 from orchestrator.results.datasets import common_losses, interaction_test, mean_ranks
+from orchestrator.views.forms import render_markdown
 from tests.answers_page import candidate, summary_of, verdict_of
 
 Values = dict[str, dict[str, Runs]]
@@ -128,6 +129,19 @@ def test_critical_differences_are_those_of_the_published_table(losses: int, quan
 def test_equal_scores_share_their_ranks() -> None:
     found = mean_ranks({"en": {"a": 3, "b": 2, "c": 1}, "zh": {"a": 3, "b": 3, "c": 1}, "ar": {"b": 3, "a": 2, "c": 1}})
     assert found[0] == {"a": 1.5, "b": 1.5, "c": 3.0}
+
+
+def test_values_of_a_fraction_have_three_digits_also_over_datasets() -> None:
+    verdicts = {}
+    for dataset, sign in (("en", 1.0), ("zh", -1.0)):
+        leads = (("a", "nt_xent", 0.012), ("bb", "triplet_sh", -0.012))
+        pair = [candidate(*about, 0.5 + sign * lead, noise=1e-3, images=1e-3) for *about, lead in leads]
+        verdicts[dataset] = verdict_of([replace(one, dataset=dataset) for one in pair])
+    summary = summary_of(verdicts)
+    summary.history.experiment = replace(summary.history.experiment, metric="val/i2t_map5")
+    answers = {answer.key: answer for answer in over_datasets(summary)}
+    assert "on zh, +0.012 beside" in answers["order"].notes[0]
+    assert " 0.512 " in render_markdown([answers["ranks"]])
 
 
 def test_of_each_loss_its_best_candidate_counts_and_over_images_the_best_with_their_values() -> None:

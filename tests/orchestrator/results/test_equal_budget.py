@@ -144,6 +144,14 @@ def test_a_search_too_small_for_curves_still_tells_its_optimism(tmp_path: Path) 
     assert "the winner lost 3.0 val rsum (60.0 to 57.0)" in said
 
 
+def test_a_setting_that_was_trained_twice_has_the_mean_by_which_the_search_chose_it(tmp_path: Path) -> None:
+    ledger = begin(tmp_path)
+    best = add(ledger, "nt_xent", 60.0)
+    add(ledger, "nt_xent", 50.0, setting=0.1, seed=1).candidate = best.id
+    open_test(ledger, add_repeats(ledger, [(best, [52.0] * 2)]))
+    assert optimism_of(ledger.history)["pets"]["candidates"] == [{"trial": best.id, "search": 55.0, "fresh": 52.0}]
+
+
 def test_the_leads_of_a_search_and_what_fresh_seeds_gave(tmp_path: Path) -> None:
     ledger = searched(tmp_path)
     best = ledger.history.trials["pets-vsepp-triplet_sh-0003"]
@@ -165,6 +173,32 @@ def test_the_leads_of_a_search_and_what_fresh_seeds_gave(tmp_path: Path) -> None
     assert [option.label for option in budgets] == ["pets: trials", "pets: epochs", "pets: trial hours"]
     band, line = budgets[0].panels[0].data[:2]
     assert (line["name"], line["y"][-1], max(band["y"])) == ("Triplet SH", 60.0, 60.0)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "leads"),
+    [
+        pytest.param(2, ["Triplet SH leads at every budget that both losses had."], id="equal costs"),
+        pytest.param(
+            40,
+            [
+                "Triplet SH leads at every budget in trials that both losses had.",
+                "NT-Xent leads at every budget in epochs and hours that both losses had.",
+            ],
+            id="the loss ahead with equal trials is slow",
+        ),
+    ],
+)
+def test_the_loss_with_the_highest_value_need_not_lead_at_any_budget(
+    tmp_path: Path, epochs: int, leads: list[str]
+) -> None:
+    ledger = begin(tmp_path)
+    for value in (60.0, *range(10, 30)):
+        add(ledger, "nt_xent", value)
+    for value in STEADY:
+        add(ledger, "triplet_sh", value if epochs == 2 else value - 20, epochs=epochs)
+    lead, *crossing, _, _ = said_of(ledger)["equal_budget"]
+    assert "NT-Xent trails Triplet SH" in lead and crossing == leads
 
 
 LISTS = st.lists(st.integers(-50, 50), min_size=1, max_size=7).map(lambda values: np.array(values, dtype=float))

@@ -15,7 +15,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.results import confirmation
 from orchestrator.results.answers import Summary, analyses_of, summarise
 from orchestrator.results.candidates import Candidate, DatasetVerdict, Verdict
-from orchestrator.results.confirmation import Confirmation, confirmations, verdicts_of
+from orchestrator.results.confirmation import Confirmation, confirmations
 from orchestrator.results.judged import judged_answer, judged_image_values, judged_verdicts
 from orchestrator.results.questions import answer_questions
 from orchestrator.results.verdict import judge
@@ -99,7 +99,7 @@ def started(ledger: Ledger) -> Ledger:
 
 def test_a_lead_that_the_judgements_share_survives(started: Ledger) -> None:
     confirmed(started, [judged_ranks(seed, 3.0 if seed < 3 else 9.0) for seed in range(6)])
-    (verdict,) = verdicts_of(started.history).values()
+    (verdict,) = Summary(started.history).verdicts.values()
     (judged,) = judged_verdicts(confirmations(started.history)["pets"]).values()
     assert verdict.verdict is Verdict.BETTER
     assert list(judged) == ["rsum", "map_r", "rsum_condensed", "map_r_condensed"]
@@ -135,7 +135,7 @@ def test_a_summary_judges_once_and_once_by_each_judged_metric(started: Ledger, m
 
 def test_a_lead_that_only_missing_annotations_made_does_not_survive(started: Ledger) -> None:
     confirmed(started, [judged_ranks(seed, 5.0) for seed in range(6)])
-    (verdict,) = verdicts_of(started.history).values()
+    (verdict,) = Summary(started.history).verdicts.values()
     (judged,) = judged_verdicts(confirmations(started.history)["pets"]).values()
     assert (verdict.verdict, judged["rsum"].verdict) == (Verdict.BETTER, Verdict.TIE)
     headline, _ = said_of(started.history)

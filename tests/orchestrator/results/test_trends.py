@@ -6,7 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import TrialState
+from orchestrator.results.answers import Summary
 from orchestrator.results.trends import describe_trend, find_trend, trends_of
+from search_spaces.space import FixedPoint
+from tests.support.experiments import add_repeats, make_experiment, open_test, start
 
 VALUES = (1.0, 2.0, 4.0, 16.0, 64.0, 255.0)
 
@@ -65,6 +70,23 @@ def test_the_best_setting_of_each_value_above_0_is_on_the_curve() -> None:
     (found,) = trends_of(SimpleNamespace(candidates=candidates, metric="test/rsum"), "negatives")
     assert [point["value"] for point in found["curve"]] == [1.0, 2.0, 4.0]
     assert found["curve"][1]["mean"] == 5.5
+
+
+def test_a_parameter_of_a_loss_that_the_search_chose_has_a_trend(ledger: Ledger) -> None:
+    """Samplers name it after its loss; among the parameters of a candidate it has its own name alone."""
+    each_of = "nt_xent.temperature"
+    search = {"sampler": "random", "trials": 4, "loss": "choose"}
+    experiment = make_experiment(search=search, confirm={"top": 1, "seeds": 3, "each_of": each_of})
+    start(ledger, experiment)
+    (cell,) = experiment.cells()
+    for number, temperature in enumerate((0.1, 0.2, 0.4)):
+        params = {"loss": "nt_xent", each_of: temperature}
+        config = experiment.suggested(cell, cell.space.suggest(FixedPoint(params)))
+        trial = ledger.create(cell.name, number, params, config)
+        ledger.report(trial, 1, {"val/rsum": 100.0 + number}, TrialState.FINISHED)
+        open_test(ledger, add_repeats(ledger, [(trial, [100.0 + number, 101.0 + number, 102.0 + number])]))
+    (found,) = Summary(ledger.history).trends["pets"]
+    assert (found["parameter"], found["slope"]["estimate"]) == (each_of, pytest.approx(1.0))
 
 
 @pytest.mark.proof

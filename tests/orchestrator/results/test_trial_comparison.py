@@ -158,7 +158,7 @@ def test_a_confirmed_trial_is_what_the_table_of_its_loss_says(
     for one in compared:
         said = which_is_better(sides[trials[0].id], sides[one.label])
         assert f" is {turned.get(shown[one.label], shown[one.label])}: " in said
-    monkeypatch.setattr(frames, "verdicts_of", lambda history: {"pets": verdict})
+    monkeypatch.setattr(frames.Summary, "verdicts", {"pets": verdict})
     frame = frames.verdicts_frame(ledger.history)["verdict"]
     assert {label: turned.get(shown[label], shown[label]) for _, label in frame.index} == dict(frame.droplevel(0))
 
@@ -187,6 +187,16 @@ def test_what_a_confirmation_found_is_said_before_single_trainings(tmp_path: Pat
         open_test(ledger, add_repeats(ledger, zip(trials, values, strict=True), 0))
     said = which_is_better(*(find_side(f"one/{trials[place].id}", tmp_path) for place in order))
     assert said.startswith(f"with fresh seeds {trials[0].id} is better: +200.0 test rsum")
+
+
+def test_fresh_seeds_decide_also_against_a_candidate_that_has_no_role_in_the_verdict(tmp_path: Path) -> None:
+    with begin(tmp_path, "one", confirm={"top": 3, "seeds": 3}) as ledger:
+        trials = [add_trial(ledger, [value]) for value in (110.0, 100.0, 120.0)]
+        values = ([300.0, 301.0, 302.0], [200.0, 201.0, 202.0], [100.0, 101.0, 102.0])
+        open_test(ledger, add_repeats(ledger, zip(trials, values, strict=True), 0))
+    sides = [find_side(f"one/{trials[place].id}", tmp_path) for place in (2, 0)]
+    assert trials[2].id not in [comparison.label for comparison in sides[0].verdict.comparisons]
+    assert which_is_better(*sides).startswith(f"with fresh seeds {trials[0].id} is better: +200.0 test rsum")
 
 
 def test_compare_begins_with_which_is_better(output: Path, cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

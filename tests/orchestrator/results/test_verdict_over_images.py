@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from orchestrator.journal.ledger import Ledger
-from orchestrator.results.answers import Summary, dataset_answers
+from orchestrator.results.answers import Summary, dataset_answers, summarise
 from orchestrator.results.candidates import Candidate, DatasetVerdict, Verdict
-from orchestrator.results.confirmation import BEGUN_BEFORE, verdicts_of
+from orchestrator.results.confirmation import BEGUN_BEFORE
 from orchestrator.results.questions import answer_questions
 from orchestrator.results.verdict import LEVEL, judge
 from tests.support.crossed_runs import Effects, candidates_of, draw_runs
@@ -80,7 +80,7 @@ def test_a_tie_has_the_differences_that_it_would_detect() -> None:
     test = verdict.comparisons[0].test
     assert (verdict.verdict, verdict.warnings) == (Verdict.TIE, ()) and test is not None
     settled = {answer.key: answer.headline for answer in answer_questions(verdict)}["settle"]
-    assert f"the smallest detectable difference is {test.variances.detectable(LEVEL):.1f}" in settled
+    assert f"the smallest detectable difference is {test.detectable(LEVEL):.1f}" in settled
 
 
 @pytest.mark.parametrize("over_images", [True, False])
@@ -144,7 +144,7 @@ def confirmed(ledger: Ledger, kept: range | list[int] = range(6), queries: str =
         ranks = draw_ranks(number, 3.0 if number < 3 else 9.0, CAPTIONS, queries if number == 5 else "ab" * 32)
         text = {"ranks": ranks.to_text()} if number in kept else {}
         append(ledger, "test_evaluated", trial=repeat.id, metrics=metrics_of(ranks), **text)
-    (verdict,) = verdicts_of(ledger.history).values()
+    (verdict,) = Summary(ledger.history).verdicts.values()
     return verdict
 
 
@@ -204,4 +204,4 @@ def test_damaged_ranks_are_named(ledger: Ledger) -> None:
     name, text = next(iter(ledger.history.test_ranks.items()))
     ledger.history.test_ranks[name] = {**text, "packed": "AAAA"}
     with pytest.raises(DataError, match="kept ranks are damaged"):
-        verdicts_of(ledger.history)
+        summarise(ledger.history)

@@ -1,6 +1,7 @@
 """The JSON of results, word for word: `summary.json` and `--json` are read by programs, and by other versions."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,17 +10,18 @@ from hypothesis import strategies as st
 
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
-from orchestrator.results.answers import summarise
+from orchestrator.results.answers import Summary, headline_of, summarise
 from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Verdict
 from orchestrator.results.judged import judged_answer
 from orchestrator.results.race import Race, Round
-from orchestrator.results.statistics import DifferenceTest, Variances, around
+from orchestrator.results.statistics import DifferenceTest, around
+from orchestrator.results.tables import tables_of
 from orchestrator.results.winner import find_winners
-from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.experiments import add_trial, begun, make_experiment, start
 from tests.support.records import append
 from tests.support.unwritten_ledger import UnwrittenLedger
 
-IMAGES = DifferenceTest(2.0, Variances((0.0, 0.0), (0.0, 0.0), (2, 2), 1.0, 100))
+IMAGES = DifferenceTest(2.0, (0.0, 0.0), (0.0, 0.0), (2, 2), 1.0, 100)
 WINNER = Candidate(
     dataset="pets",
     model="vsepp",
@@ -182,3 +184,23 @@ def test_the_winner_is_the_first_finished_trial_with_the_highest_value(trials) -
             expected[dataset] = (max(values), trial.id)
     found = {dataset: trial.id for dataset, trial in find_winners(ledger.history).items()}
     assert found == {dataset: name for dataset, (_, name) in expected.items()}
+
+
+def test_an_unconfirmed_search_is_ordered_by_the_metric_of_the_experiment(tmp_path: Path) -> None:
+    """A study chooses by its own metric, which has another scale."""
+    experiment = make_experiment(overrides=[{"losses": ["nt_xent"], "metric": "val/i2t_r1"}])
+    with begun(tmp_path, experiment) as ledger:
+        for cell, ended, running in zip(experiment.cells(), (220.0, 90.0), (200.0, 80.0), strict=True):
+            for number, (rsum, state) in enumerate([(ended, TrialState.FINISHED), (running, TrialState.RUNNING)]):
+                params = {"temperature" if cell.loss == "nt_xent" else "margin": 0.1 + number / 10}
+                trial = ledger.create(cell.name, number, params, experiment.trial_config(cell, params))
+                ledger.report(trial, 1, {"val/rsum": rsum, "val/i2t_r1": rsum / 10}, state)
+        history, of_search = ledger.history, Summary(ledger.history)
+        answer, (table,) = headline_of(of_search, "pets"), tables_of([of_search])
+        assert answer.headline.startswith("NT-Xent (τ = 0.1) has the best val rsum of its search, 220.0")
+        assert [row["value"] for row in answer.table.to_dict()["rows"]] == [220.0, 90.0]
+        assert [row["number"] for row in table.table.to_dict()["rows"] if row["loss"] == "nt_xent"] == ["1"]
+        for trial in history.trials.values():
+            trial.state = TrialState.RUNNING
+        so_far = headline_of(Summary(history), "pets")
+        assert so_far.headline.startswith("NT-Xent (τ = 0.1) has the best val rsum so far, 220.0")

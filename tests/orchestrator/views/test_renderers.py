@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from orchestrator.results.answer import Answer, Column, Quantity, Table
 from orchestrator.results.tables import RETRIEVAL_LAYOUT, layout_table
 from orchestrator.text.values import guarded, visible
-from orchestrator.text.wording import printed
+from orchestrator.text.wording import printed, share_text
 from orchestrator.views.forms import FORMS, escape_latex, escape_markdown, render
 from tests.support.rows import ROWS, row
 from trainables.errors import ConfigError
@@ -302,3 +302,21 @@ def test_hyper_parameters_and_datasets_are_escaped_too(text):
 )
 def test_what_has_a_meaning_in_a_form_is_escaped(escape, text, expected):
     assert escape(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("share", "signed", "text"),
+    [
+        (0.995, False, "99.5 %"),
+        (0.005, False, "0.5 %"),
+        (-0.005, True, "−0.5 %"),
+        (0.9951, False, "99.5 %"),
+        (0.994, False, "99 %"),
+        (0.9996, False, "above 99.9 %"),
+        (0.9996, True, "+100 %"),
+        (1.0, False, "100 %"),
+        (0.0, True, "+0 %"),
+    ],
+)
+def test_only_a_whole_share_is_shown_as_all_or_nothing(share: float, signed: bool, text: str) -> None:
+    assert share_text(share, signed=signed) == text
