@@ -138,8 +138,8 @@ class DeliveryBusyError(ConnectionError):
     """Another process delivers the same experiment to the same store."""
 
 
-def take_turn(uri: str, output: Path, experiment: str, *, waits: bool = False) -> ExitStack:
-    """Lock the delivery of an experiment's folder in ``output`` to a store, until what is returned is closed.
+def take_turn(uri: str, directory: Path, *, waits: bool = False) -> ExitStack:
+    """Lock the delivery of an experiment's directory to a store, until what is returned is closed.
 
     Two deliveries at once would each find that the runs are missing, and make them twice.
 
@@ -149,12 +149,13 @@ def take_turn(uri: str, output: Path, experiment: str, *, waits: bool = False) -
     # One store has one name here, however its address is written.
     database = uri.removeprefix(SQLITE)
     store = without_password(uri).rstrip("/") if database == uri else str(Path(database).resolve())
-    digest = hashlib.sha256(f"{store}\n{experiment}".encode()).hexdigest()[:16]
+    place = directory.resolve()
+    digest = hashlib.sha256(f"{store}\n{place.name}".encode()).hexdigest()[:16]
     turn = ExitStack()
     try:
-        turn.enter_context(alone(output / f".delivery-{digest}.lock", waits=waits))
+        turn.enter_context(alone(place.parent / f".delivery-{digest}.lock", waits=waits))
     except BlockingIOError:
-        raise DeliveryBusyError(f"another process delivers {experiment} to this store") from None
+        raise DeliveryBusyError(f"another process delivers {place.name} to this store") from None
     return turn
 
 

@@ -29,7 +29,7 @@ def output(output: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> Pat
     add_trial(ledger, [20.0])
     add_trial(ledger, [30.0])
     add_trial(ledger, [10.0], dataset=STRANGE)
-    Store(default_uri(output), output, "tiny").deliver(ledger.history, ledger.history.trials)
+    Store(default_uri(output), output, output / "tiny", "tiny").deliver(ledger.history, ledger.history.trials)
 
     def save(packed: Path, folder: Path) -> None:
         folder.mkdir()

@@ -28,17 +28,29 @@ from orchestrator.tracking.store import Store
 from orchestrator.tracking.tracker import Tracker, TrackingProcess
 from orchestrator.tracking.view import experiment_tags
 from orchestrator.winners.winners import ranks_file, weights_file
-from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
+from tests.support.experiments import add_repeat, add_trial, begun, make_experiment, open_test, start
 from tests.support.records import append
 from tests.support.stored_runs import assert_store_agrees, stored
 from tests.support.waiting import has_ended, wait_until
 
 
+@pytest.fixture
+def output(output: Path) -> Path:
+    (output / "tiny").mkdir()
+    return output
+
+
+@pytest.fixture
+def ledger(output: Path) -> Iterator[Ledger]:
+    with begun(output / "tiny") as ledger:
+        yield ledger
+
+
 @contextmanager
 def session(output: Path, outcome: str | None = "finished", **settings: Any) -> Iterator[Ledger]:
     """Track a start of the search for the length of a ``with`` block, after which everything has been delivered."""
-    with closing(Ledger(output / "journal.jsonl")) as ledger:
-        tracker = Tracker(default_uri(output), output, "tiny", ledger.path)
+    with closing(Ledger(output / "tiny" / "journal.jsonl")) as ledger:
+        tracker = Tracker(default_uri(output), output, ledger.path.parent)
         tracker.start()
         start(ledger, make_experiment(**settings))
         yield ledger
@@ -123,7 +135,7 @@ def test_killed_and_started_again_it_resumes_in_the_same_runs(output: Path) -> N
         add_trial(ledger, [1.0, 2.0])
         name = add_trial(ledger, [1.0, 2.0], state=TrialState.RUNNING).id
     assert_store_agrees(ledger.history, output)
-    with closing(Ledger(output / "journal.jsonl")) as ledger:
+    with closing(Ledger(output / "tiny" / "journal.jsonl")) as ledger:
         # What the next process finds: epochs written down that the killed one did not deliver.
         ledger.report(ledger.history.trials[name], 3, {"val/rsum": 3.0}, TrialState.RUNNING)
     for state in (TrialState.RUNNING, TrialState.FINISHED):
@@ -165,7 +177,7 @@ def test_a_store_that_fails_at_times_ends_up_complete(output: Path, monkeypatch:
 
 def test_a_store_that_never_answers_is_said_and_nothing_waits_for_it(output: Path, ledger: Ledger) -> None:
     (output / "mlflow.db").write_bytes(b"no database at all, but a text of some length" * 100)
-    tracker = Tracker(default_uri(output), output, "tiny", ledger.path)
+    tracker = Tracker(default_uri(output), output, ledger.path.parent)
     add_trial(ledger, [1.0])
     tracker.start()
     wait_until(lambda: tracker.problem is not None)
@@ -180,7 +192,7 @@ def test_of_a_run_that_was_made_again_too_late_nothing_stays(output: Path, clien
         trial = add_trial(ledger, [1.0, 2.0])
     run = stored(output)[trial.id][0]
     client.create_run(run.info.experiment_id, start_time=run.info.start_time - earlier, tags=run.data.tags)
-    Store(default_uri(output), output, "tiny").deliver(ledger.history, [trial.id], is_over=True)
+    Store(default_uri(output), output, output / "tiny", "tiny").deliver(ledger.history, [trial.id], is_over=True)
     assert_store_agrees(ledger.history, output)
 
 
@@ -255,7 +267,7 @@ def test_the_files_of_a_trial_are_sent_once_and_only_whole(
     last.parent.mkdir(parents=True)
 
     def sent(trial: Trial) -> set[str]:
-        Store(default_uri(output), output, "tiny").deliver(ledger.history, ledger.history.trials)
+        Store(default_uri(output), output, output / "tiny", "tiny").deliver(ledger.history, ledger.history.trials)
         run, _ = stored(output)[trial.id]
         return {file.path for file in client.list_artifacts(run.info.run_id)} - {"config.yaml"}
 
@@ -272,7 +284,7 @@ def test_the_files_of_a_trial_are_sent_once_and_only_whole(
 
 @pytest.fixture
 def tracking(output: Path) -> TrackingProcess:
-    return TrackingProcess(default_uri(output), output, "tiny", output / "journal.jsonl")
+    return TrackingProcess(default_uri(output), output, output / "tiny")
 
 
 def begin(tracking: TrackingProcess) -> psutil.Process:
@@ -352,7 +364,7 @@ import sys
 from pathlib import Path
 from orchestrator.tracking.tracker import TrackingProcess
 output = Path(sys.argv[1])
-tracking = TrackingProcess(sys.argv[2], output, "tiny", output / "journal.jsonl")
+tracking = TrackingProcess(sys.argv[2], output, output / "tiny")
 tracking.start()
 print(tracking._process.pid, flush=True)
 sys.stdin.read()
@@ -397,17 +409,17 @@ def test_a_process_that_gives_no_answer_is_said_and_ended(
 @pytest.mark.proof
 def test_a_password_is_not_on_the_command_line(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracker_module, "START_SECONDS", 0.0)
-    tracking = TrackingProcess("postgresql://me:secret@127.0.0.1:9/db", output, "tiny", output / "journal.jsonl")
+    tracking = TrackingProcess("postgresql://me:secret@127.0.0.1:9/db", output, output / "tiny")
     assert "secret" not in " ".join(begin(tracking).cmdline())
     tracking.close(0)
 
 
 def test_a_damaged_journal_is_said(output: Path, ledger: Ledger) -> None:
     add_trial(ledger, [1.0])
-    path = output / "journal.jsonl"
+    path = output / "tiny" / "journal.jsonl"
     content = path.read_bytes()
     path.write_bytes(content[:40] + b"?" + content[41:])
-    tracker = Tracker(default_uri(output), output, "tiny", path)
+    tracker = Tracker(default_uri(output), output, path.parent)
     tracker.start()
     tracker.close(300)
     assert f"{path}: line 1: damaged" in str(tracker.problem)
@@ -416,7 +428,7 @@ def test_a_damaged_journal_is_said(output: Path, ledger: Ledger) -> None:
 @pytest.mark.proof
 def test_without_mlflow_nothing_is_sent_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracker_module, "is_installed", lambda extra: extra != "tracking")
-    tracking = TrackingProcess(default_uri(tmp_path), tmp_path, "tiny", tmp_path / "journal.jsonl")
+    tracking = TrackingProcess(default_uri(tmp_path), tmp_path, tmp_path / "tiny")
     tracking.start()
     tracking.close(1.0)
     assert tracking.problem == (
