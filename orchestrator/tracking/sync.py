@@ -109,17 +109,19 @@ def deliver(
         MissingExtraError: If MLflow is not installed.
     """
     require("tracking", "`orchestrator sync`")
-    history = read_history(directory)
-    is_running = not held and find_holder(directory) is not None
     try:
         turn = take_turn(uri, directory)
     except DeliveryBusyError:
-        if is_running:
-            return Delivery(history.name, len(history.trials), is_running, sent=False)
+        if not held and find_holder(directory) is not None:
+            history = read_history(directory)
+            return Delivery(history.name, len(history.trials), running=True, sent=False)
         on_wait()
         turn = take_turn(uri, directory, waits=True)
     failures, lasting, duplicates = store_failures(), (ExperimentDeletedError, StoreMovedError), 0
     with turn:
+        # In this order, and not before the turn: the journal of a search that has ended has all that it recorded.
+        is_running = not held and find_holder(directory) is not None
+        history = read_history(directory)
         try:
             # Each attempt makes a new ``Store``, which reads what the attempt before has left there.
             for attempt in Retrying(

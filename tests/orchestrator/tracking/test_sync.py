@@ -2,6 +2,7 @@
 
 import shlex
 import threading
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -13,6 +14,7 @@ from mlflow.entities import Run
 from orchestrator.doctor.experiment import check_tracking
 from orchestrator.journal.directory import RUNS_FILE, read_history, read_runs
 from orchestrator.journal.history import History
+from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold
 from orchestrator.journal.trial import Stage
 from orchestrator.report.leaderboard import leaderboard
@@ -65,6 +67,18 @@ def test_a_second_delivery_waits_for_the_first(
         assert all_runs(client) == [], "it sends nothing while another process delivers"
     second.join()
     assert find_differences(uri, output, history) == []
+
+
+def test_a_delivery_that_waited_has_what_was_recorded_meanwhile(directory: Path, output: Path, uri: str) -> None:
+    waits = threading.Event()
+    with take_turn(uri, directory):
+        second = threading.Thread(target=deliver, args=(directory, output, uri), kwargs={"on_wait": waits.set})
+        second.start()
+        assert waits.wait(300)
+        with closing(Ledger(directory / "journal.jsonl")) as ledger:
+            add_trial(ledger, [4.0])
+    second.join()
+    assert find_differences(uri, output, read_history(directory)) == []
 
 
 def test_what_a_rerun_of_a_suite_missed_is_delivered_by_the_command_that_is_named(
