@@ -195,8 +195,8 @@ class Tracker:
             # The deadline is read before the journal: the search writes nothing after ``close``, so the pass that ends
             # the thread has read all.
             deadline = self._deadline
-            self._read()
             try:
+                self._read()
                 self._deliver(closing=deadline is not None)
                 self.problem, pause = None, PAUSE
             except failures as error:

@@ -19,6 +19,7 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
+from orchestrator.journal.journal import JournalReader
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.tracking import connection
@@ -412,6 +413,25 @@ def test_a_password_is_not_on_the_command_line(output: Path, monkeypatch: pytest
     tracking = TrackingProcess("postgresql://me:secret@127.0.0.1:9/db", output, output / "tiny")
     assert "secret" not in " ".join(begin(tracking).cmdline())
     tracking.close(0)
+
+
+def test_a_journal_that_cannot_be_read_for_a_moment_is_read_later(
+    output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracker_module, "PAUSE", 0.01)
+    # As of a disk over the network.
+    errors = [OSError(errno.ESTALE, os.strerror(errno.ESTALE))] * 2
+    has_news = JournalReader.has_news
+
+    def may_fail(reader: JournalReader) -> bool:
+        if errors:
+            raise errors.pop()
+        return has_news(reader)
+
+    monkeypatch.setattr(JournalReader, "has_news", may_fail)
+    with session(output) as ledger:
+        add_trial(ledger, [1.0])
+    assert_store_agrees(ledger.history, output)
 
 
 def test_a_damaged_journal_is_said(output: Path, ledger: Ledger) -> None:
