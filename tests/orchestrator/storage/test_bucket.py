@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.journal.lock import AlreadyRunningError
-from orchestrator.storage.bucket import ObjectStore, StorageError
+from orchestrator.storage.bucket import ObjectStore, StorageError, credentials_problem
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.storage.stores import CLAIM_FILE, BucketStore, ClaimLostError, FolderStore, actor_scratch
 from orchestrator.tuner.callback import Cause, Failure
@@ -89,6 +89,8 @@ CREDENTIALS_IN_IT = "credentials do not belong into an address"
         ("s3://bucket?endpoint_override=http%3A%2F%2Fkey%3ACANARY%40host", CREDENTIALS_IN_IT),
         ("s3://bucket?endpoint_override=key:CANARY@host", CREDENTIALS_IN_IT),
         ("s3://bucket?endpoint_override=http://host/?x=CANARY", CREDENTIALS_IN_IT),
+        ("s3://bucket?endpoint_override=http://host:99999", "endpoint_override must be http://host:port"),
+        ("s3://bucket?endpoint_override=http://[::::]:9000", "endpoint_override must be http://host:port"),
         ("s3://bucket?word=CANARY", "unknown word; known are endpoint_override, region, scheme"),
         ("s3://key:CANARY\u2100@bucket", PLACE),
         ("s3://bucket", CREDENTIALS_IN_IT),
@@ -116,6 +118,17 @@ def test_what_cannot_be_written_says_why(endpoint: str, monkeypatch: pytest.Monk
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     with pytest.raises(StorageError, match="no credentials: set AWS_ACCESS_KEY_ID"):
         ObjectStore.parse(f"s3://bucket?endpoint_override={endpoint}").check()
+
+
+@pytest.mark.parametrize("variable", ["AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"])
+def test_credentials_may_lie_in_a_file_of_another_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.setenv(variable, str(tmp_path / "keys"))
+    assert credentials_problem() is not None
+    (tmp_path / "keys").touch()
+    assert credentials_problem() is None
 
 
 @pytest.fixture(params=["folder", pytest.param("bucket", marks=pytest.mark.proof)])
