@@ -112,6 +112,12 @@ def first_line(error: Exception) -> str:
     return without_password((str(error).strip().splitlines() or [type(error).__name__])[0])[:1000]
 
 
+def missing_database(uri: str) -> Path | None:
+    """Return the file of a SQLite database that nobody has made yet; ``None`` for all other stores."""
+    database = Path(uri.removeprefix(SQLITE))
+    return database if uri.startswith(SQLITE) and "?" not in uri and not database.exists() else None
+
+
 def connect(uri: str, output: Path) -> "MlflowClient":
     """Open the store under a lock, because two processes that create the database at once would break its migration.
 
@@ -121,8 +127,7 @@ def connect(uri: str, output: Path) -> "MlflowClient":
     from mlflow import MlflowClient
 
     with alone(output / ".mlflow.lock"):
-        database = Path(uri.removeprefix(SQLITE))
-        if uri.startswith(SQLITE) and "?" not in uri and not database.exists():
+        if (database := missing_database(uri)) is not None:
             for remains in database.parent.glob(f".{database.name}.*.unfinished"):
                 remains.unlink(missing_ok=True)
             # A new name each time, because MLflow keeps what it opened by the name.

@@ -12,13 +12,14 @@ from orchestrator.journal.history import History
 from orchestrator.journal.lock import find_holder
 from orchestrator.text.addresses import without_password
 from orchestrator.tracking import connection
-from orchestrator.tracking.address import default_uri, sync_command
+from orchestrator.tracking.address import sync_command
 from orchestrator.tracking.connection import (
     DeliveryBusyError,
     ExperimentDeletedError,
     StoreMovedError,
     find_experiment,
     first_line,
+    missing_database,
     store_failures,
     take_turn,
 )
@@ -35,8 +36,8 @@ def find_differences(uri: str, output: Path, history: History) -> list[str]:
         ExperimentDeletedError: If the experiment was deleted in MLflow's pages.
         StoreMovedError: If the folder of the database was moved or copied.
     """
-    if uri == default_uri(output) and not (output / connection.DATABASE).is_file():
-        return [f"there is no {output / connection.DATABASE}"] if history.trials else []
+    if (database := missing_database(uri)) is not None:
+        return [f"there is no {database}"] if history.trials else []
     client = connection.connect(uri, output)
     entity = find_experiment(client, history.name)
     runs: dict[str, list[Run]] = defaultdict(list)

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from orchestrator.journal.history import History
 from orchestrator.text.values import markdown
-from orchestrator.tracking.connection import asking, find_run
+from orchestrator.tracking.connection import asking, find_run, missing_database
 from orchestrator.tracking.description import COUNTS, NOTE, at_best
 from trainables.extras import is_installed
 
@@ -41,7 +41,7 @@ def comparison_page(uri: str, trials: Sequence[tuple[str, str]]) -> str | None:
         The part after the server's address; ``None`` where the store does not answer or lacks a trial, or MLflow is
         not installed.
     """
-    if not is_installed("tracking"):
+    if not is_installed("tracking") or missing_database(uri) is not None:
         return None
     runs, experiments = [], []
     with suppress(ConnectionError), asking(uri) as client:

@@ -218,6 +218,11 @@ def test_processes_that_share_a_folder_take_turns(output: Path, monkeypatch: pyt
     assert ([one.version for one in registered], problems, seen) == ([1], [], ["held"])
 
 
+def test_a_comparison_makes_no_database(tmp_path: Path) -> None:
+    assert comparison_page(default_uri(tmp_path), [("tiny", LOW.trial), ("tiny", HIGH.trial)]) is None
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_runs_are_found_whatever_characters_the_ids_of_their_trials_have(output: Path, client: MlflowClient) -> None:
     trial = f"{STRANGE}-vsepp-nt_xent-0000"
     done = put(output, Champion(STRANGE, "tiny", trial, False, "val/rsum", 10.0, "d1"))
