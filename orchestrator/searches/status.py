@@ -16,7 +16,7 @@ from orchestrator.results.confirmation import current_plans, most_trainings, rac
 from orchestrator.searches.budget import BudgetMeter
 from orchestrator.searches.display import EvaluationProgress
 from orchestrator.searches.resuming import command_to_resume
-from orchestrator.storage.set_aside import NOTHING_UNKNOWN, find_unknown
+from orchestrator.storage.set_aside import Unknown, find_unknown
 
 
 class Followed:
@@ -105,7 +105,7 @@ class Status:
     def __init__(self, followed: Followed) -> None:
         self.directory, self.history = followed.directory, followed.history
         self.holder = find_holder(self.directory)
-        self.unknown, self.command = NOTHING_UNKNOWN, None
+        self.unknown, self.command = Unknown(), None
         if self.holder is None:
             # The journal of a killed process does not say that its actors are gone. A copy, because later records are
             # charged to the actors of the history that is followed.

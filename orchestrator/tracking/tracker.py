@@ -88,7 +88,7 @@ class TrackingProcess:
         try:
             self.problem = self._ask(self._process, seconds)
         finally:
-            self._end(self._process)
+            _end(self._process)
 
     def _keep(self) -> None:
         """Keep a process running until the search has ended."""
@@ -101,7 +101,7 @@ class TrackingProcess:
             if self._process.poll() is None:
                 return
             # Somebody killed it, or the memory ran out.
-            self._end(self._process)
+            _end(self._process)
         try:
             self._process = self._begin()
         except OSError as error:
@@ -128,13 +128,12 @@ class TrackingProcess:
     def _undelivered(self, reason: str) -> str:
         return f"the process that delivers to MLflow {reason}; `{self._sync_command}` delivers what is missing there"
 
-    def _end(self, process: "subprocess.Popen[bytes]") -> None:
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            # Bytes that nobody has read are written when the pipe closes.
-            with suppress(BrokenPipeError):
-                pipe.close()  # type: ignore[union-attr]
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    # Closes the pipes and waits. Bytes that nobody has read are written when a pipe closes.
+    with suppress(BrokenPipeError), process:
+        pass
 
 
 def _tell(process: "subprocess.Popen[bytes]", line: bytes) -> None:
