@@ -159,6 +159,7 @@ class Tracker:
         self._turn: ExitStack | None = None
         self._store: Store | None = None
         self._deadline: float | None = None
+        self._is_complete = False
         self._is_closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tracking", daemon=True)
         self.problem: str | None = None
@@ -174,7 +175,7 @@ class Tracker:
         self._thread.join(seconds + 5)
         if self._damage is not None:
             self.problem = str(self._damage)
-        elif self._thread.is_alive() or self._due or self.problem is not None:
+        elif not self._is_complete:
             reason = self.problem or "it did not answer in time"
             missing = count_text(len(self._due), "run") if self._due else "the last records"
             command = sync_command(self._uri, self._output, self._directory)
@@ -205,6 +206,7 @@ class Tracker:
             if deadline is None:
                 self._is_closing.wait(pause)
             elif self.problem is None or time.monotonic() > deadline:
+                self._is_complete = self.problem is None
                 return
             else:
                 time.sleep(PAUSE)

@@ -415,6 +415,25 @@ def test_a_password_is_not_on_the_command_line(output: Path, monkeypatch: pytest
     tracking.close(0)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_after_an_error_that_nobody_foresaw_it_is_not_said_that_all_was_delivered(
+    output: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deliver = Store.deliver
+
+    def fail_late(store: Store, *arguments: Any, is_over: bool = False) -> None:
+        deliver(store, *arguments)
+        if is_over:
+            raise KeyError("results")
+
+    monkeypatch.setattr(Store, "deliver", fail_late)
+    add_trial(ledger, [1.0])
+    tracker = Tracker(default_uri(output), output, output / "tiny")
+    tracker.start()
+    tracker.close(300)
+    assert "the last records not delivered to MLflow" in str(tracker.problem)
+
+
 def test_a_journal_that_cannot_be_read_for_a_moment_is_read_later(
     output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
