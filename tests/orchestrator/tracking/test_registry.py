@@ -69,7 +69,6 @@ REQUESTS = (
     "create_model_version",
     "delete_model_version",
     "search_registered_models",
-    "get_model_version_by_alias",
     "set_registered_model_alias",
 )
 """What registering asks of MLflow."""
