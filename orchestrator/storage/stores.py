@@ -9,7 +9,6 @@ driver of this machine whose process does not exist any more.
 
 import atexit
 import fcntl
-import json
 import os
 import re
 import secrets
@@ -20,8 +19,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
+import msgspec
 import psutil
-from msgspec import structs
 
 from orchestrator.journal.lock import (
     AlreadyRunningError,
@@ -197,11 +196,11 @@ class BucketStore(Checkpoints):
     """Each checkpoint is ``TRIAL/epoch_0007-`` and eight random digits.
 
     The digits keep an actor that was given up but still lives from spoiling the checkpoints of its successor. ``token``
-    is that of the driver's claim; without one, no claim is looked at.
+    is that of the driver's claim.
     """
 
     bucket: ObjectStore
-    token: str = ""
+    token: str
 
     @classmethod
     def claimed(cls, bucket: ObjectStore, directory: Path) -> "BucketStore":
@@ -217,9 +216,9 @@ class BucketStore(Checkpoints):
                 f"{place}: {former} writes its checkpoints there, since {former.started}, "
                 f"from {former.directory}; if it is gone from there, remove {place}/{CLAIM_FILE}"
             )
-        made, holder = cls(bucket, secrets.token_hex(16)), structs.asdict(Holder.of_this_process())
-        content = {**holder, "directory": str(directory), "token": made.token}
-        bucket.write(CLAIM_FILE, json.dumps(content).encode())
+        holder, token = msgspec.structs.asdict(Holder.of_this_process()), secrets.token_hex(16)
+        bucket.write(CLAIM_FILE, msgspec.json.encode(BucketClaim(**holder, directory=str(directory), token=token)))
+        made = cls(bucket, token)
         # Of two drivers that saw no claim, the driver that wrote first finds the claim of the other driver.
         try:
             made._check()
@@ -268,14 +267,11 @@ class BucketStore(Checkpoints):
         patient = replace(self, bucket=replace(self.bucket, patience=RELEASE_SECONDS))
         # If the store does not answer, the claim stays; the next start in the same directory takes it over.
         with suppress(OSError, ClaimLostError):
-            if self.token:
-                patient._check()
-                patient.bucket.remove(CLAIM_FILE)
+            patient._check()
+            patient.bucket.remove(CLAIM_FILE)
 
     def _check(self) -> None:
         """Make sure that no other driver has claimed the place since, and that this claim was not released."""
-        if not self.token:
-            return
         newest = BucketClaim.read(self.bucket)
         if newest is None or newest.token != self.token:
             raise ClaimLostError(f"{self.bucket.address}: is claimed by another driver now: {newest or 'nobody'}")

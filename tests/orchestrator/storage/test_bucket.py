@@ -302,8 +302,8 @@ def test_of_two_drivers_at_once_one_is_refused(
 
 
 @pytest.mark.proof
-def test_two_actors_of_one_trial_do_not_spoil_each_others_checkpoints(store: ObjectStore) -> None:
-    stored = BucketStore(store)
+def test_two_actors_of_one_trial_do_not_spoil_each_others_checkpoints(store: ObjectStore, tmp_path: Path) -> None:
+    stored = BucketStore.claimed(store, tmp_path)
     save(stored, "a", 1, 1)
     assert len(store.names("a")) == 2
     assert latest(stored, "a") == [1]
