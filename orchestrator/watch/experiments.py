@@ -70,8 +70,8 @@ class Watched:
         """Read the new records of the journal, and return the experiment; an error is kept in ``problem``."""
         with self.lock:
             try:
-                if self.followed.read_on():
-                    self.problem = None
+                self.followed.read_on()
+                self.problem = None
             except JournalError as error:
                 self.problem = str(error)
             except OSError as error:
