@@ -37,22 +37,20 @@ class Followed:
         self.history = History(str(self.directory / JOURNAL_FILE))
         self.pace = TrainingRate(self.history)
 
-    def read_on(self) -> bool:
-        """Read the new records; say whether there were any.
+    def read_on(self) -> None:
+        """Read the new records.
 
         Raises:
             JournalError: If the journal is damaged.
         """
         if not self._reader.has_news():
-            return False
-        before = self.version
+            return
         try:
             self._take_in()
         except JournalReplacedError:
             self._begin()
             self.version, self.generation = self.version + 1, self.generation + 1
             self._take_in()
-        return self.version > before
 
     def _take_in(self) -> None:
         for record in self._reader.read_on():
@@ -195,6 +193,7 @@ def read_status(followed: Followed) -> Status:
         JournalError: If there is no journal, or it is damaged.
     """
     path = followed.directory / JOURNAL_FILE
-    if not followed.read_on() and not path.is_file():
+    followed.read_on()
+    if not path.is_file():
         raise JournalError(f"{path}: no such journal; `orchestrator search` makes one")
     return Status(followed)
