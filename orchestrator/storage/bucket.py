@@ -210,7 +210,7 @@ class ObjectStore:
         if not names:
             raise FileNotFoundError(f"{self.address}: no {key}")
         for name in names:
-            if ".." in name.split("/"):
+            if {"", ".."} & {*name.split("/")}:
                 raise StorageError(f"{self.address}: {key}/{name} leads out of its folder; refused")
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             self._download(f"{key}/{name}", target / name)
@@ -264,11 +264,6 @@ class ObjectStore:
         if not is_there:
             raise StorageError(f"{self.address}: there is no such bucket; make it, or name another")
         return sorted(entry.base_name for entry in entries if entry.type == FileType.Directory)
-
-    def names(self, key: str, depth: int = 1) -> list[tuple[str, ...]]:
-        """Return the whole directories ``depth`` levels under a key, each as the names that lead there, unordered."""
-        paths = [tuple(path.split("/")) for path in self.listing(key)]
-        return [path[:-1] for path in paths if len(path) == depth + 1 and path[-1] == MANIFEST]
 
     @_patient
     def delete(self, key: str) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 
 import msgspec
@@ -33,7 +34,7 @@ from orchestrator.journal.lock import (
 from orchestrator.storage.bucket import ObjectStore, StorageError
 from orchestrator.storage.checkpoints import KEPT, Checkpoints, Entry
 from orchestrator.storage.set_aside import FOLDER, move_aside
-from trainables.checkpoint import EpochReport, epoch_of, list_epochs, list_partial, save_epoch
+from trainables.checkpoint import MANIFEST, EpochReport, epoch_of, list_epochs, list_partial, save_epoch
 from trainables.files import write_whole
 
 CLAIM_FILE = ".driver"
@@ -187,6 +188,9 @@ class BucketClaim(Holder, frozen=True):
         return psutil.pid_exists(self.pid)
 
 
+_WHOLE = re.compile(rf"([^/]+)/(epoch_([0-9]{{4,}})-[0-9a-f]{{8}})/{re.escape(MANIFEST)}")
+"""Path of a checkpoint's manifest in a bucket, of which the parts are trial, name and epoch."""
+
 SCRATCH = "actors-"
 """Kind of the scratch directories in which actors write checkpoints before the upload."""
 
@@ -228,9 +232,12 @@ class BucketStore(Checkpoints):
 
     def entries(self, trial: str | None = None) -> list[Entry]:
         """List the whole directories, with one request."""
-        paths = self.bucket.names("", depth=2) if trial is None else [(trial, *n) for n in self.bucket.names(trial)]
-        entries = (self._entry(trial, name) for trial, name in paths)
-        return sorted((entry for entry in entries if entry), key=lambda entry: (entry.trial, entry.epoch, entry.name))
+        start, entries = "" if trial is None else f"{trial}/", []
+        for path in self.bucket.listing(trial or ""):
+            if whole := _WHOLE.fullmatch(start + path):
+                owner, name, epoch = whole.groups()
+                entries.append(Entry(owner, name, int(epoch), f"{self.bucket.address}/{owner}/{name}"))
+        return sorted(entries, key=attrgetter("trial", "epoch", "name"))
 
     def fetch(self, entry: Entry) -> Path:
         """Download a directory into the scratch folder of this process."""
@@ -275,14 +282,6 @@ class BucketStore(Checkpoints):
         newest = BucketClaim.read(self.bucket)
         if newest is None or newest.token != self.token:
             raise ClaimLostError(f"{self.bucket.address}: is claimed by another driver now: {newest or 'nobody'}")
-
-    def _entry(self, trial: str, name: str) -> Entry | None:
-        """Return the checkpoint with a directory's name; ``None`` if the name is not of a checkpoint."""
-        stem, _, digits = name.partition("-")
-        epoch = epoch_of(stem)
-        if epoch is None or re.fullmatch("[0-9a-f]{8}", digits) is None:
-            return None
-        return Entry(trial, name, epoch, f"{self.bucket.address}/{trial}/{name}")
 
 
 @lru_cache(maxsize=1)
