@@ -119,15 +119,21 @@ WIDEST = 14
 """Most columns for hyper-parameters."""
 
 
+LONGEST_NOTE = 20_000
+"""Most characters of a tag of an experiment, beyond which MLflow refuses the tag."""
+
+
 def experiment_tags(history: History) -> dict[str, str]:
     """Return the tags with the description and the view of an experiment's page."""
-    description = history.experiment.description
+    description = markdown(history.experiment.description)
+    if len(description) > LONGEST_NOTE:
+        description = f"{description[: LONGEST_NOTE - 1]}…"
     return {
         # Chooses the pages for training instead of the pages for language models.
         "mlflow.experimentKind": "custom_model_development",
         TAG: json.dumps(_view(history)),
         # MLflow renders Markdown; the description is escaped to be shown as it is.
-        **({NOTE: markdown(description)} if description else {}),
+        **({NOTE: description} if description else {}),
     }
 
 

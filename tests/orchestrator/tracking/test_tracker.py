@@ -18,6 +18,7 @@ import psutil
 import pytest
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
+from mlflow.utils.validation import MAX_EXPERIMENT_TAG_VAL_LENGTH
 
 from orchestrator.journal.journal import JournalReader
 from orchestrator.journal.ledger import Ledger
@@ -256,6 +257,14 @@ def test_what_strangers_wrote_stays_text(output: Path, client: MlflowClient) -> 
     assert tags["mlflow.note.content"] == "\\*bold\\* &lt;script&gt;x&lt;/script&gt; &amp; \\\\x07"
     view = json.loads(tags["mlflow.sharedViewState.leaderboard"])
     assert {"metrics.`val/rsum_best`", "params.`temperature`", "tags.`state`"} <= set(view["selectedColumns"])
+
+
+def test_a_description_that_is_too_long_for_mlflow_is_cut(output: Path, client: MlflowClient) -> None:
+    with session(output, description="*word* " * 4000) as ledger:
+        add_trial(ledger, [1.0])
+    note = experiment_tags(ledger.history)["mlflow.note.content"]
+    assert (len(note), note[-1]) == (MAX_EXPERIMENT_TAG_VAL_LENGTH, "…")
+    assert client.get_experiment_by_name("tiny").tags["mlflow.note.content"] == note
 
 
 @pytest.mark.parametrize("tag", ["weights", "ranks"])
