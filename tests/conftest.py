@@ -122,7 +122,7 @@ def store_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with alone(folder / "store template.lock"):
         if not template.exists():
             output = tmp_path_factory.mktemp("store")
-            Store(default_uri(output), output, "empty")
+            Store(default_uri(output), output, output / "empty", "empty")
             shutil.copy(output / "mlflow.db", folder / "unfinished.db")
             (folder / "unfinished.db").rename(template)
     return template

@@ -237,7 +237,7 @@ def check_tracking(directory: Path, history: History, uri: str) -> list[Breach]:
         return [Breach(Check("tracking", "warn", problem, remedy))]
     shown, mend = without_password(uri), partial(_deliver, directory.resolve(), uri)
     try:
-        differences = find_differences(uri, directory.resolve().parent, directory.resolve().name, history)
+        differences = find_differences(uri, directory.resolve().parent, history)
     except ExperimentDeletedError as error:
         remedy = "--repair brings it back; a start of the search, or sync of all experiments, does not"
         return [Breach(Check("tracking", "fail", f"{shown}: {error}", remedy), mend)]

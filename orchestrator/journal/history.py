@@ -107,7 +107,8 @@ class History:
         source: Where the records come from, for messages.
         experiment: The experiment of the newest start; false before the first start.
         data, environment, storage, options: Those of the newest start, see ``ExperimentStarted``.
-        footprints: Study -> GPU memory of a trial, measured with the resources and on the machine of the newest start.
+        footprints: Study -> the most bytes of GPU memory that a trial took, and the bytes that were free before;
+            measured with the resources and on the machine of the newest start.
         fusions: Study -> number of fused trials that train fastest, measured as ``footprints``.
         trials: Id -> trial, in the order in which the trials were created.
         warm: Study -> trials of other experiments from which the study starts.
@@ -131,7 +132,7 @@ class History:
     environment: Mapping[str, Any] = field(default_factory=dict)
     storage: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
-    footprints: dict[str, records.Footprint] = field(default_factory=dict)
+    footprints: dict[str, tuple[int, int]] = field(default_factory=dict)
     fusions: dict[str, int] = field(default_factory=dict)
     trials: dict[str, Trial] = field(default_factory=dict)
     warm: dict[str, list[WarmTrial]] = field(default_factory=dict)
@@ -317,7 +318,7 @@ class History:
             self.test_judged[record.trial] = list(record.judged)
 
     def _on_memory_measured(self, record: records.MemoryMeasured) -> None:
-        self.footprints[record.study] = records.Footprint(record.peak, record.room)
+        self.footprints[record.study] = record.peak, record.room
 
     def _on_fusion_measured(self, record: records.FusionMeasured) -> None:
         self.fusions[record.study] = record.trials

@@ -87,7 +87,6 @@ class JournalReader:
             is_known = (self._seen is None or seen[:2] == self._seen[:2]) and head.startswith(self._head)
             if not is_known or seen[2] < self.size:
                 raise JournalReplacedError(f"{self.path}: was replaced or cut while it was read")
-            self._seen = seen
             file.seek(self.size)
             self.rest = b""
             while piece := file.read(PIECE):
@@ -99,6 +98,8 @@ class JournalReader:
                         f"{self.path}: line {self.count + 1}: damaged, and records follow it; restore the file from a "
                         f"backup, or see by `orchestrator doctor {self.path.parent}` what can be kept without it"
                     )
+            # Last, so that what an error has left unread is news at the next reading.
+            self._seen = seen
 
     def _take(self, content: bytes) -> list[Record]:
         """Return the whole records at the beginning of a piece of the journal, and keep the rest."""

@@ -13,7 +13,6 @@ can choose names.
 
 import errno
 import fcntl
-import json
 import os
 import random
 import shutil
@@ -279,5 +278,5 @@ def _write(file: IO[str], holder: Holder | None) -> None:
     file.seek(0)
     file.truncate()
     if holder is not None:
-        file.write(json.dumps(msgspec.structs.asdict(holder)))
+        file.write(msgspec.json.encode(holder).decode())
     file.flush()

@@ -61,10 +61,6 @@ class TrialRecord(Record, frozen=True, kw_only=True):
     trial: str
 
 
-class UnknownRecord(Record, frozen=True, kw_only=True):
-    """A record of a kind that this version does not know, of which only the time counts."""
-
-
 class ExperimentStarted(Record, frozen=True, kw_only=True, tag="experiment_started"):
     """A command began or resumed the experiment.
 
@@ -120,18 +116,6 @@ class PriorRead(Record, frozen=True, kw_only=True, tag="prior_read"):
     """
 
     studies: Mapping[str, Sequence[PriorPoint]]
-
-
-class Footprint(msgspec.Struct, frozen=True):
-    """The GPU memory that a training was measured to take.
-
-    Attributes:
-        peak: The most bytes that the training held at any time, >= 0.
-        room: Bytes of the GPU that were free before the training, > 0.
-    """
-
-    peak: int
-    room: int
 
 
 class MemoryMeasured(Record, frozen=True, kw_only=True, tag="memory_measured"):
@@ -336,7 +320,7 @@ class ExperimentEnded(Record, frozen=True, kw_only=True, tag="experiment_ended")
 KINDS: dict[str, type[Record]] = {
     str(kind.__struct_config__.tag): kind
     for kind in tuple(globals().values())
-    if isinstance(kind, type) and issubclass(kind, Record) and kind not in (Record, TrialRecord, UnknownRecord)
+    if isinstance(kind, type) and issubclass(kind, Record) and kind not in (Record, TrialRecord)
 }
 """Kind, as in a line -> its class: all kinds of records that this version reads and writes."""
 
@@ -353,6 +337,8 @@ class RecordError(ValueError):
 def read_record(line: bytes | memoryview) -> Record:
     """Return the typed record of a line in JSON; fields that its kind does not have are ignored.
 
+    Of a kind that this version does not know, only the time counts: its record has no fields of its own.
+
     Raises:
         RecordError: If the line is no record, a field is missing, or a field has a value that is not allowed.
     """
@@ -365,7 +351,7 @@ def read_record(line: bytes | memoryview) -> Record:
             raise RecordError("a record without a kind") from None
         if kind in KINDS:
             raise RecordError(f"a record of kind {kind}: {error}") from None
-        return UnknownRecord(**{name: values[name] for name in SHARED if name in values})
+        return Record(**{name: values[name] for name in SHARED if name in values})
 
 
 def read_values(line: bytes | memoryview) -> dict[str, Any]:

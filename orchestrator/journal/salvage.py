@@ -1,8 +1,8 @@
 """Keeps what can be kept of a journal with damaged lines: all records that do not build on a damaged line.
 
 A trial keeps its epochs up to a gap, and is trained again from there. A trial whose creation is lost, or whose number
-is no longer the next of its study, is dropped with all its records. The sampler then suggests the trial again. Records
-of opened test splits are always kept.
+is no longer the next of its study, is dropped with all its records and the plans of a confirmation that name it. The
+sampler then suggests the trial again. Records of opened test splits are always kept.
 """
 
 from collections import Counter
@@ -107,6 +107,8 @@ def _can_be_kept(record: records.Record, history: History, broken: set[str]) -> 
         if record.stage is Stage.SEARCH:
             return record.number == len(history.study(record.study))
         return record.candidate is None or record.candidate in history.trials
+    if isinstance(record, records.ConfirmationPlan):
+        return all(candidate in history.trials for candidate in record.candidates)
     if isinstance(record, records.ExperimentEnded):
         return not history.running()
     return not isinstance(record, records.TrialRecord) or _trial_keeps(record, history, broken)

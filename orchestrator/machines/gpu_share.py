@@ -8,7 +8,6 @@ import math
 from collections.abc import Iterable, Mapping
 
 from orchestrator.experiment.sections import Resources
-from orchestrator.journal.records import Footprint
 
 KEEP_FREED_MEMORY = {
     "MALLOC_ARENA_MAX": "1",
@@ -36,13 +35,16 @@ MOST = 8
 """Most trials on a GPU at a time: further trials would only wait for the kernels of the others."""
 
 
-def choose_share(footprints: Iterable[Footprint]) -> float:
+def choose_share(footprints: Iterable[tuple[int, int]]) -> float:
     """Return the part of a GPU that every trial gets, so that the largest trials fit side by side on the smallest GPU.
+
+    Args:
+        footprints: The most bytes that a trial takes, >= 0, and the bytes that are free on its GPU, > 0.
 
     Returns:
         1 / n with n whole, rounded down to the 1/10,000 in which Ray counts; 1 where even two trials would not fit.
     """
-    fitting = (footprint.room / (footprint.peak * MARGIN + CONTEXT_BYTES) for footprint in footprints)
+    fitting = (room / (peak * MARGIN + CONTEXT_BYTES) for peak, room in footprints)
     trials = max(1, min(MOST, int(min(fitting, default=1))))
     return math.floor(10_000 / trials) / 10_000
 

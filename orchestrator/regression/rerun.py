@@ -95,7 +95,7 @@ def rerun(suite: Suite, request: Request, workload: Workload) -> Rerun:
         from orchestrator.tuner.session import Session
 
         with closing(Ledger(directory / JOURNAL_FILE)) as ledger, ExitStack() as stack:
-            process = TrackingProcess(here.uri, request.output, suite.name, ledger.path)
+            process = TrackingProcess(here.uri, request.output, directory)
             with tracked(process) as tracking, answered(lambda: _interrupted(directory)):
                 start(ledger, experiment, here, directory, cluster, {})
                 ledger.append(SuiteStarted(suite=suite.model_dump(mode="json")))

@@ -106,7 +106,7 @@ def run_search(
             say(*workload.notes(experiment))
         meter = BudgetMeter(experiment.budget, ledger.history)
         ledger.listeners.append(meter.listen)
-        tracking = TrackingProcess(here.uri, output, experiment.name, ledger.path)
+        tracking = TrackingProcess(here.uri, output, directory)
 
         def interrupted() -> SearchInterruptedError:
             return SearchInterruptedError(how_to_resume(directory, ledger.history, stages))

@@ -17,7 +17,7 @@ from orchestrator.results.confirmation import current_plans, most_trainings
 from orchestrator.searches.budget import BudgetMeter
 from orchestrator.searches.display import EvaluationProgress
 from orchestrator.searches.resuming import command_to_resume
-from orchestrator.storage.set_aside import NOTHING_UNKNOWN, find_unknown
+from orchestrator.storage.set_aside import Unknown, find_unknown
 
 
 class Followed:
@@ -38,22 +38,20 @@ class Followed:
         self.history = History(str(self.directory / JOURNAL_FILE))
         self.pace = TrainingRate(self.history)
 
-    def read_on(self) -> bool:
-        """Read the new records; say whether there were any.
+    def read_on(self) -> None:
+        """Read the new records.
 
         Raises:
             JournalError: If the journal is damaged.
         """
         if not self._reader.has_news():
-            return False
-        before = self.version
+            return
         try:
             self._take_in()
         except JournalReplacedError:
             self._begin()
             self.version, self.generation = self.version + 1, self.generation + 1
             self._take_in()
-        return self.version > before
 
     def _take_in(self) -> None:
         for record in self._reader.read_on():
@@ -106,7 +104,7 @@ class Status:
     def __init__(self, followed: Followed) -> None:
         self.directory, self.history = followed.directory, followed.history
         self.holder = find_holder(self.directory)
-        self.unknown, self.command = NOTHING_UNKNOWN, None
+        self.unknown, self.command = Unknown(), None
         if self.holder is None:
             # The journal of a killed process does not say that its actors are gone. A copy, because later records are
             # charged to the actors of the history that is followed.
@@ -196,6 +194,7 @@ def read_status(followed: Followed) -> Status:
         JournalError: If there is no journal, or it is damaged.
     """
     path = followed.directory / JOURNAL_FILE
-    if not followed.read_on() and not path.is_file():
+    followed.read_on()
+    if not path.is_file():
         raise JournalError(f"{path}: no such journal; `orchestrator search` makes one")
     return Status(followed)

@@ -54,8 +54,9 @@ def credentials_problem() -> str | None:
 
     The S3 client looks for the role of the machine as well, which takes seconds if there is no role.
     """
-    files = (Path.home() / ".aws" / name for name in ("credentials", "config"))
-    if any(os.environ.get(name) for name in _CREDENTIALS) or any(path.is_file() for path in files):
+    files = {"AWS_SHARED_CREDENTIALS_FILE": "credentials", "AWS_CONFIG_FILE": "config"}
+    paths = (Path(os.environ.get(name) or Path.home() / ".aws" / file) for name, file in files.items())
+    if any(os.environ.get(name) for name in _CREDENTIALS) or any(path.is_file() for path in paths):
         return None
     asked = os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() != "true"
     if asked and connection_problem(*METADATA_SERVICE, seconds=0.3) is None:
@@ -75,6 +76,14 @@ _NO_CREDENTIALS = (
 )
 _ENDPOINT = re.compile(r"(https?://(\[[0-9a-fA-F:.]+\]|[\w.-]+)(:\d+)?)?")
 """The address of a server, without user, path or parameters; or no address."""
+
+
+def _is_endpoint(text: str) -> bool:
+    with suppress(ValueError):
+        # The second part raises an error where the number of the port is too high, or an address of IPv6 is none.
+        return _ENDPOINT.fullmatch(text) is not None and urlsplit(text).port != 0
+    return False
+
 
 _log = logging.getLogger(__name__)
 
@@ -141,7 +150,7 @@ class ObjectStore:
         endpoint = query.get("endpoint_override", default).rstrip("/")
         if endpoint and "://" not in endpoint:
             endpoint = f"{query.get('scheme', 'https')}://{endpoint}"
-        if _ENDPOINT.fullmatch(endpoint) is None:
+        if not _is_endpoint(endpoint):
             raise StorageError(f"{shown}: endpoint_override must be http://host:port; {_NO_CREDENTIALS}")
         region = query.get("region") or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or ""
         return cls(parts.netloc, parts.path.strip("/"), endpoint, region)
@@ -201,7 +210,7 @@ class ObjectStore:
         if not names:
             raise FileNotFoundError(f"{self.address}: no {key}")
         for name in names:
-            if ".." in name.split("/"):
+            if {"", ".."} & {*name.split("/")}:
                 raise StorageError(f"{self.address}: {key}/{name} leads out of its folder; refused")
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             self._download(f"{key}/{name}", target / name)
@@ -255,11 +264,6 @@ class ObjectStore:
         if not is_there:
             raise StorageError(f"{self.address}: there is no such bucket; make it, or name another")
         return sorted(entry.base_name for entry in entries if entry.type == FileType.Directory)
-
-    def names(self, key: str, depth: int = 1) -> list[tuple[str, ...]]:
-        """Return the whole directories ``depth`` levels under a key, each as the names that lead there, unordered."""
-        paths = [tuple(path.split("/")) for path in self.listing(key)]
-        return [path[:-1] for path in paths if len(path) == depth + 1 and path[-1] == MANIFEST]
 
     @_patient
     def delete(self, key: str) -> None:

@@ -41,10 +41,6 @@ class Unknown:
     summarised: int = 0
 
 
-NOTHING_UNKNOWN = Unknown()
-"""The value for a journal that knows all results."""
-
-
 def name_occasion() -> str:
     """Return the name of the folder for everything that is moved at one time; names sort by time."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"

@@ -9,7 +9,6 @@ driver of this machine whose process does not exist any more.
 
 import atexit
 import fcntl
-import json
 import os
 import re
 import secrets
@@ -18,10 +17,11 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 
+import msgspec
 import psutil
-from msgspec import structs
 
 from orchestrator.journal.lock import (
     AlreadyRunningError,
@@ -34,7 +34,7 @@ from orchestrator.journal.lock import (
 from orchestrator.storage.bucket import ObjectStore, StorageError
 from orchestrator.storage.checkpoints import KEPT, Checkpoints, Entry
 from orchestrator.storage.set_aside import FOLDER, move_aside
-from trainables.checkpoint import EpochReport, epoch_of, list_epochs, list_partial, save_epoch
+from trainables.checkpoint import MANIFEST, EpochReport, epoch_of, list_epochs, list_partial, save_epoch
 from trainables.files import write_whole
 
 CLAIM_FILE = ".driver"
@@ -188,6 +188,9 @@ class BucketClaim(Holder, frozen=True):
         return psutil.pid_exists(self.pid)
 
 
+_WHOLE = re.compile(rf"([^/]+)/(epoch_([0-9]{{4,}})-[0-9a-f]{{8}})/{re.escape(MANIFEST)}")
+"""Path of a checkpoint's manifest in a bucket, of which the parts are trial, name and epoch."""
+
 SCRATCH = "actors-"
 """Kind of the scratch directories in which actors write checkpoints before the upload."""
 
@@ -197,11 +200,11 @@ class BucketStore(Checkpoints):
     """Each checkpoint is ``TRIAL/epoch_0007-`` and eight random digits.
 
     The digits keep an actor that was given up but still lives from spoiling the checkpoints of its successor. ``token``
-    is that of the driver's claim; without one, no claim is looked at.
+    is that of the driver's claim.
     """
 
     bucket: ObjectStore
-    token: str = ""
+    token: str
 
     @classmethod
     def claimed(cls, bucket: ObjectStore, directory: Path) -> "BucketStore":
@@ -217,9 +220,9 @@ class BucketStore(Checkpoints):
                 f"{place}: {former} writes its checkpoints there, since {former.started}, "
                 f"from {former.directory}; if it is gone from there, remove {place}/{CLAIM_FILE}"
             )
-        made, holder = cls(bucket, secrets.token_hex(16)), structs.asdict(Holder.of_this_process())
-        content = {**holder, "directory": str(directory), "token": made.token}
-        bucket.write(CLAIM_FILE, json.dumps(content).encode())
+        holder, token = msgspec.structs.asdict(Holder.of_this_process()), secrets.token_hex(16)
+        bucket.write(CLAIM_FILE, msgspec.json.encode(BucketClaim(**holder, directory=str(directory), token=token)))
+        made = cls(bucket, token)
         # Of two drivers that saw no claim, the driver that wrote first finds the claim of the other driver.
         try:
             made._check()
@@ -229,9 +232,12 @@ class BucketStore(Checkpoints):
 
     def entries(self, trial: str | None = None) -> list[Entry]:
         """List the whole directories, with one request."""
-        paths = self.bucket.names("", depth=2) if trial is None else [(trial, *n) for n in self.bucket.names(trial)]
-        entries = (self._entry(trial, name) for trial, name in paths)
-        return sorted((entry for entry in entries if entry), key=lambda entry: (entry.trial, entry.epoch, entry.name))
+        start, entries = "" if trial is None else f"{trial}/", []
+        for path in self.bucket.listing(trial or ""):
+            if whole := _WHOLE.fullmatch(start + path):
+                owner, name, epoch = whole.groups()
+                entries.append(Entry(owner, name, int(epoch), f"{self.bucket.address}/{owner}/{name}"))
+        return sorted(entries, key=attrgetter("trial", "epoch", "name"))
 
     def fetch(self, entry: Entry) -> Path:
         """Download a directory into the scratch folder of this process."""
@@ -268,25 +274,14 @@ class BucketStore(Checkpoints):
         patient = replace(self, bucket=replace(self.bucket, patience=RELEASE_SECONDS))
         # If the store does not answer, the claim stays; the next start in the same directory takes it over.
         with suppress(OSError, ClaimLostError):
-            if self.token:
-                patient._check()
-                patient.bucket.remove(CLAIM_FILE)
+            patient._check()
+            patient.bucket.remove(CLAIM_FILE)
 
     def _check(self) -> None:
         """Make sure that no other driver has claimed the place since, and that this claim was not released."""
-        if not self.token:
-            return
         newest = BucketClaim.read(self.bucket)
         if newest is None or newest.token != self.token:
             raise ClaimLostError(f"{self.bucket.address}: is claimed by another driver now: {newest or 'nobody'}")
-
-    def _entry(self, trial: str, name: str) -> Entry | None:
-        """Return the checkpoint with a directory's name; ``None`` if the name is not of a checkpoint."""
-        stem, _, digits = name.partition("-")
-        epoch = epoch_of(stem)
-        if epoch is None or re.fullmatch("[0-9a-f]{8}", digits) is None:
-            return None
-        return Entry(trial, name, epoch, f"{self.bucket.address}/{trial}/{name}")
 
 
 @lru_cache(maxsize=1)

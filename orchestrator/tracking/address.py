@@ -130,3 +130,8 @@ def store_command(name: str, uri: str, output: Path, *experiments: str) -> str:
     """Return the command line of ``sync`` or ``ui`` for a store, ready to be pasted."""
     store = [] if uri == default_uri(output) else ["--tracking-uri", without_password(uri)]
     return shlex.join([typed_program(), name, *experiments, "--output", str(output), *store])
+
+
+def sync_command(uri: str, output: Path, directory: Path) -> str:
+    """Return the command line that delivers the experiment of a directory, which may be a rerun of a suite."""
+    return store_command("sync", uri, output, os.path.relpath(directory.resolve(), output.resolve()))

@@ -112,6 +112,12 @@ def first_line(error: Exception) -> str:
     return without_password((str(error).strip().splitlines() or [type(error).__name__])[0])[:1000]
 
 
+def missing_database(uri: str) -> Path | None:
+    """Return the file of a SQLite database that nobody has made yet; ``None`` for all other stores."""
+    database = Path(uri.removeprefix(SQLITE))
+    return database if uri.startswith(SQLITE) and "?" not in uri and not database.exists() else None
+
+
 def connect(uri: str, output: Path) -> "MlflowClient":
     """Open the store under a lock, because two processes that create the database at once would break its migration.
 
@@ -121,8 +127,7 @@ def connect(uri: str, output: Path) -> "MlflowClient":
     from mlflow import MlflowClient
 
     with alone(output / ".mlflow.lock"):
-        database = Path(uri.removeprefix(SQLITE))
-        if uri.startswith(SQLITE) and "?" not in uri and not database.exists():
+        if (database := missing_database(uri)) is not None:
             for remains in database.parent.glob(f".{database.name}.*.unfinished"):
                 remains.unlink(missing_ok=True)
             # A new name each time, because MLflow keeps what it opened by the name.
@@ -138,8 +143,8 @@ class DeliveryBusyError(ConnectionError):
     """Another process delivers the same experiment to the same store."""
 
 
-def take_turn(uri: str, output: Path, experiment: str, *, waits: bool = False) -> ExitStack:
-    """Lock the delivery of an experiment's folder in ``output`` to a store, until what is returned is closed.
+def take_turn(uri: str, directory: Path, *, waits: bool = False) -> ExitStack:
+    """Lock the delivery of an experiment's directory to a store, until what is returned is closed.
 
     Two deliveries at once would each find that the runs are missing, and make them twice.
 
@@ -149,12 +154,13 @@ def take_turn(uri: str, output: Path, experiment: str, *, waits: bool = False) -
     # One store has one name here, however its address is written.
     database = uri.removeprefix(SQLITE)
     store = without_password(uri).rstrip("/") if database == uri else str(Path(database).resolve())
-    digest = hashlib.sha256(f"{store}\n{experiment}".encode()).hexdigest()[:16]
+    place = directory.resolve()
+    digest = hashlib.sha256(f"{store}\n{place.name}".encode()).hexdigest()[:16]
     turn = ExitStack()
     try:
-        turn.enter_context(alone(output / f".delivery-{digest}.lock", waits=waits))
+        turn.enter_context(alone(place.parent / f".delivery-{digest}.lock", waits=waits))
     except BlockingIOError:
-        raise DeliveryBusyError(f"another process delivers {experiment} to this store") from None
+        raise DeliveryBusyError(f"another process delivers {place.name} to this store") from None
     return turn
 
 

@@ -113,7 +113,9 @@ ERROR = 2000
 
 def tags_of(trial: Trial, history: History) -> dict[str, str]:
     """Return the tags by which trials are found and compared."""
-    config, environment = trial.config, history.environment
+    config = trial.config
+    # A trial may be delivered after a start with other versions, e.g. to another store.
+    environment = trial.environments[-1] if trial.environments else history.environment
     tags = {
         **trial.combination,
         "seed": str(config.seed),

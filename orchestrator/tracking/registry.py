@@ -262,18 +262,17 @@ def _move_alias(client: "MlflowClient", name: str) -> int:
         # Another machine may remove a version between two requests; the next attempt no longer finds that version.
         with _tolerating("RESOURCE_DOES_NOT_EXIST"):
             best = number_of(best_version(_versions(client, name)))
-            current = champion_version(client, name)
-            if current is not None and number_of(current) == best:
+            if champion_number(client, name) == best:
                 return best
             client.set_registered_model_alias(name, ALIAS, str(best))
     raise RegistryError(f"{name}: the alias {ALIAS} does not stay where it is put; `orchestrator sync` tries again")
 
 
-def champion_version(client: "MlflowClient", name: str) -> "ModelVersion | None":
-    """Return the version that the alias points to; ``None`` where there is none."""
+def champion_number(client: "MlflowClient", name: str) -> int | None:
+    """Return the number of the version that the alias points to; ``None`` where there is none."""
     models = client.search_registered_models(f"name='{name}'")
-    has_alias = bool(models) and ALIAS in models[0].aliases
-    return client.get_model_version_by_alias(name, ALIAS) if has_alias else None
+    number = models[0].aliases.get(ALIAS) if models else None
+    return None if number is None else int(number)
 
 
 def _tags(champion: Champion) -> dict[str, str]:
@@ -307,15 +306,15 @@ def fetch_champion(uri: str, dataset: str, folder: Path) -> tuple[Path, Register
     name = model_name(dataset)
     try:
         client = client_of(uri)
-        version = champion_version(client, name)
-        if version is None:
+        number = champion_number(client, name)
+        if number is None:
             there = ", ".join(sorted(model.name for model in client.search_registered_models(max_results=100)))
             hint = f"there are: {there or 'none'}. A search registers its winner"
             raise RegistryError(f"{without_password(uri)}: no champion {name}; {hint}")
         from mlflow.artifacts import download_artifacts
 
         # The loader's code, which lies beside the model, is not fetched.
-        source = f"{client.get_model_version_download_uri(name, version.version).rstrip('/')}/data/{MODEL}"
+        source = f"{client.get_model_version_download_uri(name, str(number)).rstrip('/')}/data/{MODEL}"
         local = download_artifacts(artifact_uri=source, dst_path=str(folder), tracking_uri=uri)
     except store_failures() as error:
         reason = f"{without_password(uri)}: {name} cannot be fetched: {first_line(error)}"
@@ -327,4 +326,4 @@ def fetch_champion(uri: str, dataset: str, folder: Path) -> tuple[Path, Register
         except ConnectionError:
             pass
         raise RegistryError(reason) from None
-    return Path(local), Registered(name, int(version.version), True)
+    return Path(local), Registered(name, number, True)

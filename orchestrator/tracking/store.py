@@ -234,20 +234,17 @@ class Store:
     ``duplicates`` counts the runs that had been made twice, and are in MLflow's trash now.
     """
 
-    def __init__(
-        self, uri: str, output: Path, experiment: str, directory: Path | None = None, *, restores: bool = False
-    ) -> None:
+    def __init__(self, uri: str, output: Path, directory: Path, experiment: str, *, restores: bool = False) -> None:
         """Connect, make the experiment if it is missing, and find the existing runs.
 
-        The ``directory`` is by default ``output / experiment``; ``restores`` brings a deleted experiment back.
+        The files of the runs lie in ``directory``; ``restores`` brings a deleted experiment back.
 
         Raises:
             MlflowException: If the store does not answer; see ``store_failures``.
             ExperimentDeletedError: If the experiment was deleted in MLflow's pages, and ``restores`` is false.
             StoreMovedError: If the folder of the database was moved or copied.
         """
-        self._directory = directory or output / experiment
-        self._uri, self._output = uri, output
+        self._uri, self._output, self._directory = uri, output, directory
         self._client = connection.connect(uri, output)
         self._experiment = find_or_make(self._client, experiment, uri, output, restores=restores)
         self._shown: dict[str, str] = {}

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
@@ -12,13 +12,14 @@ from orchestrator.journal.history import History
 from orchestrator.journal.lock import find_holder
 from orchestrator.text.addresses import without_password
 from orchestrator.tracking import connection
-from orchestrator.tracking.address import default_uri, store_command
+from orchestrator.tracking.address import sync_command
 from orchestrator.tracking.connection import (
     DeliveryBusyError,
     ExperimentDeletedError,
     StoreMovedError,
     find_experiment,
     first_line,
+    missing_database,
     store_failures,
     take_turn,
 )
@@ -27,7 +28,7 @@ from trainables.errors import UserError
 from trainables.extras import require
 
 
-def find_differences(uri: str, output: Path, experiment: str, history: History) -> list[str]:
+def find_differences(uri: str, output: Path, history: History) -> list[str]:
     """Return a line about each trial whose run differs from the history, to which no process may be adding records.
 
     Raises:
@@ -35,10 +36,10 @@ def find_differences(uri: str, output: Path, experiment: str, history: History) 
         ExperimentDeletedError: If the experiment was deleted in MLflow's pages.
         StoreMovedError: If the folder of the database was moved or copied.
     """
-    if uri == default_uri(output) and not (output / connection.DATABASE).is_file():
-        return [f"there is no {output / connection.DATABASE}"] if history.trials else []
+    if (database := missing_database(uri)) is not None:
+        return [f"there is no {database}"] if history.trials else []
     client = connection.connect(uri, output)
-    entity = find_experiment(client, experiment)
+    entity = find_experiment(client, history.name)
     runs: dict[str, list[Run]] = defaultdict(list)
     for name, run in () if entity is None else existing_runs(client, str(entity.experiment_id)):
         runs[name].append(run)
@@ -109,19 +110,19 @@ def deliver(
         MissingExtraError: If MLflow is not installed.
     """
     require("tracking", "`orchestrator sync`")
-    history = read_history(directory)
-    is_running = not held and find_holder(directory) is not None
-    done = Delivery(history.name, len(history.trials), is_running)
-    place = directory.resolve()
     try:
-        turn = take_turn(uri, place.parent, place.name)
+        turn = take_turn(uri, directory)
     except DeliveryBusyError:
-        if is_running:
-            return replace(done, sent=False)
+        if not held and find_holder(directory) is not None:
+            history = read_history(directory)
+            return Delivery(history.name, len(history.trials), running=True, sent=False)
         on_wait()
-        turn = take_turn(uri, place.parent, place.name, waits=True)
+        turn = take_turn(uri, directory, waits=True)
     failures, lasting, duplicates = store_failures(), (ExperimentDeletedError, StoreMovedError), 0
     with turn:
+        # In this order, and not before the turn: the journal of a search that has ended has all that it recorded.
+        is_running = not held and find_holder(directory) is not None
+        history = read_history(directory)
         try:
             # Each attempt makes a new ``Store``, which reads what the attempt before has left there.
             for attempt in Retrying(
@@ -131,11 +132,11 @@ def deliver(
                 reraise=True,
             ):
                 with attempt:
-                    store = Store(uri, output, history.name, directory, restores=restores)
+                    store = Store(uri, output, directory, history.name, restores=restores)
                     duplicates += store.duplicates
                     store.deliver(history, history.trials, is_over=not is_running)
         except ExperimentDeletedError as error:
-            remedy = f"`{store_command('sync', uri, output, history.name)}` brings it back"
+            remedy = f"`{sync_command(uri, output, directory)}` brings it back"
             raise DeletedError(f"{error}: {remedy}; if it is not wanted, remove {directory}") from None
         except StoreMovedError as error:
             raise DeliveryError(str(error)) from None
@@ -143,4 +144,4 @@ def deliver(
             raise DeliveryError(
                 f"{without_password(uri)}: {first_line(error)}; the journal keeps everything, try again later"
             ) from None
-    return replace(done, duplicates=duplicates)
+    return Delivery(history.name, len(history.trials), is_running, duplicates)

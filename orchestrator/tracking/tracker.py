@@ -3,10 +3,10 @@
 A trial costs MLflow's client about 40 ms of a processor, more than all else that the search does for a trial. A thread
 of the search would take these 40 ms from the loop of Ray Tune, because one thread of Python runs at a time.
 
-The first line on standard input of the process names, as JSON, the store and the journal. At the end of the search,
-the seconds that are left follow. The process then answers on standard output with its problem as JSON, ``null`` for
-none, and ends. If standard input ends before, the search has died: the process ends at once, because the next start of
-the search delivers, too.
+The first line on standard input of the process names, as JSON, the store and the folder of the journal. At the end of
+the search, the seconds that are left follow. The process then answers on standard output with its problem as JSON,
+``null`` for none, and ends. If standard input ends before, the search has died: the process ends at once, because the
+next start of the search delivers, too.
 """
 
 import json
@@ -16,15 +16,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import JournalError, JournalReader
 from orchestrator.journal.records import TrialCreated, TrialRecord, TrialStarted
 from orchestrator.text.values import count_text
-from orchestrator.tracking.address import store_command
+from orchestrator.tracking.address import sync_command
 from orchestrator.tracking.connection import first_line, store_failures, take_turn
 from orchestrator.tracking.store import Store
 from trainables.extras import is_installed
@@ -57,10 +58,10 @@ class TrackingProcess:
     After ``close``, ``problem`` is what was not delivered, and why; ``None`` if all was delivered.
     """
 
-    def __init__(self, uri: str, output: Path, experiment: str, journal: Path) -> None:
+    def __init__(self, uri: str, output: Path, directory: Path) -> None:
         # Through standard input, because other users can read command lines, and the address may have a password.
-        self._target = json.dumps([uri, str(output), experiment, str(journal)]).encode() + b"\n"
-        self._sync_command = store_command("sync", uri, output, experiment)
+        self._target = json.dumps([uri, str(output), str(directory)]).encode() + b"\n"
+        self._sync_command = sync_command(uri, output, directory)
         self._process: subprocess.Popen[bytes] | None = None
         self._refusal = ""
         self._is_closing = threading.Event()
@@ -87,7 +88,7 @@ class TrackingProcess:
         try:
             self.problem = self._ask(self._process, seconds)
         finally:
-            self._end(self._process)
+            _end(self._process)
 
     def _keep(self) -> None:
         """Keep a process running until the search has ended."""
@@ -100,7 +101,7 @@ class TrackingProcess:
             if self._process.poll() is None:
                 return
             # Somebody killed it, or the memory ran out.
-            self._end(self._process)
+            _end(self._process)
         try:
             self._process = self._begin()
         except OSError as error:
@@ -127,13 +128,12 @@ class TrackingProcess:
     def _undelivered(self, reason: str) -> str:
         return f"the process that delivers to MLflow {reason}; `{self._sync_command}` delivers what is missing there"
 
-    def _end(self, process: "subprocess.Popen[bytes]") -> None:
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            # Bytes that nobody has read are written when the pipe closes.
-            with suppress(BrokenPipeError):
-                pipe.close()  # type: ignore[union-attr]
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    # Closes the pipes and waits. Bytes that nobody has read are written when a pipe closes.
+    with suppress(BrokenPipeError), process:
+        pass
 
 
 def _tell(process: "subprocess.Popen[bytes]", line: bytes) -> None:
@@ -149,11 +149,9 @@ class Tracker:
     ``problem`` is why the last attempt failed or, after ``close``, what was not delivered; ``None`` if all was.
     """
 
-    def __init__(self, uri: str, output: Path, experiment: str, journal: Path) -> None:
-        self._make_store: Callable[[], Store] = lambda: Store(uri, output, experiment)
-        self._take_turn: Callable[[], ExitStack] = lambda: take_turn(uri, output, experiment)
-        self._sync_command = store_command("sync", uri, output, experiment)
-        self._reader = JournalReader(journal)
+    def __init__(self, uri: str, output: Path, directory: Path) -> None:
+        self._uri, self._output, self._directory = uri, output, directory
+        self._reader = JournalReader(directory / JOURNAL_FILE)
         self._history = History()
         # Trial -> reading of the monotonic clock from which on the trial is delivered.
         self._due: dict[str, float] = {}
@@ -161,6 +159,7 @@ class Tracker:
         self._turn: ExitStack | None = None
         self._store: Store | None = None
         self._deadline: float | None = None
+        self._is_complete = False
         self._is_closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tracking", daemon=True)
         self.problem: str | None = None
@@ -176,10 +175,11 @@ class Tracker:
         self._thread.join(seconds + 5)
         if self._damage is not None:
             self.problem = str(self._damage)
-        elif self._thread.is_alive() or self._due or self.problem is not None:
+        elif not self._is_complete:
             reason = self.problem or "it did not answer in time"
             missing = count_text(len(self._due), "run") if self._due else "the last records"
-            remedy = f"`{self._sync_command}` delivers the rest when it answers again"
+            command = sync_command(self._uri, self._output, self._directory)
+            remedy = f"`{command}` delivers the rest when it answers again"
             self.problem = f"{missing} not delivered to MLflow: {reason}; {remedy}"
 
     def _run(self) -> None:
@@ -195,8 +195,8 @@ class Tracker:
             # The deadline is read before the journal: the search writes nothing after ``close``, so the pass that ends
             # the thread has read all.
             deadline = self._deadline
-            self._read()
             try:
+                self._read()
                 self._deliver(closing=deadline is not None)
                 self.problem, pause = None, PAUSE
             except failures as error:
@@ -206,6 +206,7 @@ class Tracker:
             if deadline is None:
                 self._is_closing.wait(pause)
             elif self.problem is None or time.monotonic() > deadline:
+                self._is_complete = self.problem is None
                 return
             else:
                 time.sleep(PAUSE)
@@ -230,12 +231,12 @@ class Tracker:
             return
         if self._turn is None:
             # Kept until the end, because the store keeps in memory which runs there are.
-            self._turn = self._take_turn()
+            self._turn = take_turn(self._uri, self._directory)
         if closing:
             # A request that timed out may have been carried out since: the last pass reads the store again.
             self._store = None
         if self._store is None:
-            self._store = self._make_store()
+            self._store = Store(self._uri, self._output, self._directory, self._history.name)
             self._due |= dict.fromkeys(self._history.trials, 0.0)
         self._store.deliver(self._history, self._take_due(everything=closing), is_over=closing)
 
@@ -255,8 +256,8 @@ def main() -> None:
     # The output of libraries goes to standard error: standard output is for the answer alone.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    uri, output, experiment, journal = parse_state(_read_line())
-    tracker = Tracker(uri, Path(output), experiment, Path(journal))
+    uri, output, directory = parse_state(_read_line())
+    tracker = Tracker(uri, Path(output), Path(directory))
     tracker.start()
     seconds = float(_read_line())
     threading.Thread(target=_read_line, daemon=True).start()

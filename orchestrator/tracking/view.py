@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from orchestrator.journal.history import History
 from orchestrator.text.values import markdown
-from orchestrator.tracking.connection import asking, find_run
+from orchestrator.tracking.connection import asking, find_run, missing_database
 from orchestrator.tracking.description import COUNTS, NOTE, at_best
 from trainables.extras import is_installed
 
@@ -41,7 +41,7 @@ def comparison_page(uri: str, trials: Sequence[tuple[str, str]]) -> str | None:
         The part after the server's address; ``None`` where the store does not answer or lacks a trial, or MLflow is
         not installed.
     """
-    if not is_installed("tracking"):
+    if not is_installed("tracking") or missing_database(uri) is not None:
         return None
     runs, experiments = [], []
     with suppress(ConnectionError), asking(uri) as client:
@@ -119,15 +119,21 @@ WIDEST = 14
 """Most columns for hyper-parameters."""
 
 
+LONGEST_NOTE = 20_000
+"""Most characters of a tag of an experiment, beyond which MLflow refuses the tag."""
+
+
 def experiment_tags(history: History) -> dict[str, str]:
     """Return the tags with the description and the view of an experiment's page."""
-    description = history.experiment.description
+    description = markdown(history.experiment.description)
+    if len(description) > LONGEST_NOTE:
+        description = f"{description[: LONGEST_NOTE - 1]}…"
     return {
         # Chooses the pages for training instead of the pages for language models.
         "mlflow.experimentKind": "custom_model_development",
         TAG: json.dumps(_view(history)),
         # MLflow renders Markdown; the description is escaped to be shown as it is.
-        **({NOTE: markdown(description)} if description else {}),
+        **({NOTE: description} if description else {}),
     }
 
 

@@ -16,7 +16,7 @@ from ray.autoscaler.sdk import request_resources
 from ray.exceptions import RayError
 
 from orchestrator.experiment.sections import Resources
-from orchestrator.journal.records import Footprint, FusionMeasured, LimitNoted, MemoryMeasured, Record
+from orchestrator.journal.records import FusionMeasured, LimitNoted, MemoryMeasured, Record
 from orchestrator.machines.cluster import ClusterError, Node, alive, check_fits, total
 from orchestrator.machines.gpu_share import KEEP_FREED_MEMORY, choose_share, describe_fusion, describe_limit
 from orchestrator.text.terminal import say
@@ -73,19 +73,20 @@ def choose_fuse(session: "Session", *, has_gpu: bool) -> int:
     return min(fusions.values())
 
 
-def measure_footprints(session: "Session", gpus: int) -> list[Footprint]:
+def measure_footprints(session: "Session", gpus: int) -> list[tuple[int, int]]:
     """Return the GPU memory that a trial of each study takes; a whole GPU where it cannot be measured.
 
     One process on each of the GPUs measures its part of the studies: to start one takes longer than to measure.
     """
 
-    def measured(study: str, footprint: Footprint) -> MemoryMeasured:
-        return MemoryMeasured(study=study, peak=footprint.peak, room=footprint.room)
+    def measured(study: str, footprint: tuple[int, int]) -> MemoryMeasured:
+        peak, room = footprint
+        return MemoryMeasured(study=study, peak=peak, room=room)
 
     known, task = session.ledger.history.footprints, _measure.options(num_cpus=session.experiment.resources.cpus)
     problem = "its GPU memory could not be measured, so a trial gets a GPU"
     if _record(session, task, known, measured, problem, gpus):
-        return [Footprint(1, 1)]
+        return [(1, 1)]
     return [known[cell.name] for cell in session.experiment.cells()]
 
 
@@ -125,7 +126,7 @@ def _rates(workload: Workload, configs: Sequence[TrialConfig]) -> Iterator[Mappi
 
 # The process ends after one call (``max_calls``), so that Ray's workers hold no memory of the GPU.
 @ray.remote(num_gpus=1, max_calls=1, max_retries=1, num_returns="streaming")
-def _measure(workload: Workload, configs: Sequence[TrialConfig]) -> Iterator[Footprint]:
+def _measure(workload: Workload, configs: Sequence[TrialConfig]) -> Iterator[tuple[int, int]]:
     for config in configs:
         yield workload.measure(config)
 

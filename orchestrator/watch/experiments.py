@@ -62,7 +62,6 @@ class Watched:
         self.lock = threading.RLock()
         self.followed = Followed(directory)
         self.problem: str | None = None
-        self._damage: str | None = None
         self._state: tuple[object, ...] = ()
         self._reading: Future[None] | None = None
         self._rows: dict[str, tuple[int, TrialRow]] = {}
@@ -71,12 +70,10 @@ class Watched:
         """Read the new records of the journal, and return the experiment; an error is kept in ``problem``."""
         with self.lock:
             try:
-                # A journal stays damaged until it changes; a disk that could not be read may answer the next time.
-                if self.followed.read_on():
-                    self._damage = None
-                self.problem = self._damage
+                self.followed.read_on()
+                self.problem = None
             except JournalError as error:
-                self.problem = self._damage = str(error)
+                self.problem = str(error)
             except OSError as error:
                 self.problem = f"{self.directory}: {error.strerror}"
             state = self.followed.version, find_holder(self.directory) is not None, self.problem

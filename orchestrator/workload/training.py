@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.experiment.experiment import Experiment, data_key
-from orchestrator.journal.records import Footprint
 from orchestrator.storage.bucket import ObjectStore, fetch_dataset, is_bucket
 from orchestrator.workload.workload import Stream, TestEvaluation, TrialGroup
 from trainables.checkpoint import EpochReport, Outcome
@@ -106,7 +105,7 @@ class TrainablesWorkload:
         """Return a workload that refuses data of other digests."""
         return replace(self, digests=digests)
 
-    def measure(self, config: TrialConfig) -> Footprint:
+    def measure(self, config: TrialConfig) -> tuple[int, int]:
         """Measure the GPU memory of a training in a few of its steps."""
         import torch
 
@@ -117,7 +116,7 @@ class TrainablesWorkload:
         # What this process still holds of an earlier measurement is free; memory of other processes is not.
         torch.cuda.empty_cache()
         free, _ = torch.cuda.mem_get_info(device)
-        return Footprint(measure_peak(config, self.open_data(config), device), free)
+        return measure_peak(config, self.open_data(config), device), free
 
     def rates(self, config: TrialConfig, sizes: tuple[int, ...] | None = None) -> Mapping[int, float]:
         """Time fused trials; ``sizes`` are the numbers of trials to time, by default those of ``cost``."""

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.journal.records import Footprint
 from trainables.checkpoint import EpochReport, Outcome
 from trainables.config import TrialConfig
 
@@ -85,8 +84,11 @@ class Workload(Protocol):
         """Return a workload that refuses data of other digests: a node may have other data than the driver."""
         ...
 
-    def measure(self, config: TrialConfig) -> Footprint:
-        """Return the GPU memory that a training takes; called in a process of its own that has a whole GPU."""
+    def measure(self, config: TrialConfig) -> tuple[int, int]:
+        """Return the most bytes of GPU memory that a training takes, and the bytes that were free before.
+
+        It is called in a process of its own that has a whole GPU.
+        """
         ...
 
     def rates(self, config: TrialConfig) -> Mapping[int, float]:

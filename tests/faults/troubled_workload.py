@@ -8,7 +8,6 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.journal.records import Footprint
 from tests.support.fake_workload import FakeWorkload
 from trainables.checkpoint import EpochReport
 from trainables.config import TrialConfig
@@ -47,7 +46,7 @@ class TroubledWorkload(FakeWorkload):
         """The file that gets the number of the process for each measurement of memory."""
         return self.log.with_name("measured")
 
-    def measure(self, config: TrialConfig) -> Footprint:
+    def measure(self, config: TrialConfig) -> tuple[int, int]:
         with self.measured.open("a") as file:
             file.write(f"{os.getpid()}\n")
         return super().measure(config)

@@ -79,7 +79,7 @@ def directory(output: Path, checkpoint: Path) -> Path:
     for repeat in repeats:
         (folder / "trials" / repeat.id).mkdir(parents=True)
         (folder / "trials" / repeat.id / checkpoint.name).symlink_to(checkpoint)
-    Store(default_uri(output), output, "tiny").deliver(ledger.history, ledger.history.trials)
+    Store(default_uri(output), output, output / "tiny", "tiny").deliver(ledger.history, ledger.history.trials)
     assert pack_champions(ledger.history, Packing(), FolderStore(folder / "trials"), folder) == []  # type: ignore[arg-type]
     return folder
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.experiment.experiment import Experiment, data_key
-from orchestrator.journal.records import Footprint
 from orchestrator.workload.workload import TestEvaluation
 from trainables.checkpoint import EpochReport
 from trainables.config import TrialConfig
@@ -54,8 +53,8 @@ class FakeWorkload:
     def expecting(self, digests: Mapping[str, str]) -> "FakeWorkload":
         return self
 
-    def measure(self, config: TrialConfig) -> Footprint:
-        return Footprint(*self.footprint)
+    def measure(self, config: TrialConfig) -> tuple[int, int]:
+        return self.footprint
 
     def rates(self, config: TrialConfig) -> Mapping[int, float]:
         return {1: 10.0, 4: 30.0}

@@ -5,7 +5,7 @@ import json
 import os
 import resource
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import product
 from pathlib import Path
 
@@ -52,6 +52,16 @@ def test_every_trial_and_every_epoch_is_in_a_table(cli: CommandLine, ending: str
         ("0000", 3, 2.0),
     ]
     assert len(epochs) == 7
+
+
+@pytest.mark.parametrize("ending", READERS)
+def test_a_table_has_every_digit(runs: Path, cli: CommandLine, ending: str) -> None:
+    values = [0.1 + 0.2, 1.23456789012345e-7]
+    with closing(Ledger(runs / "tiny" / "journal.jsonl")) as ledger:
+        for value in values:
+            add_trial(ledger, [value])
+    cli.shows("export", "tiny", "--to", f"trials{ending}")
+    assert list(READERS[ending](Path(f"trials{ending}"))["val/rsum"])[-2:] == values
 
 
 @pytest.mark.usefixtures("runs")

@@ -7,7 +7,7 @@ import pytest
 from orchestrator.journal.begun_experiment import BegunConfirm, BegunExperiment
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.records import Footprint, Record
+from orchestrator.journal.records import Record
 from orchestrator.journal.trial import Trial
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test
 from tests.support.records import event
@@ -51,7 +51,7 @@ def test_what_was_measured_holds_for_the_same_resources_on_the_same_machine(
         ]
     )
     found = (history.footprints, history.fusions, history.concurrency, history.halvings)
-    assert found == (({"s": Footprint(5, 9)}, {"s": 16}, 2, 1) if is_kept else ({}, {}, None, 0))
+    assert found == (({"s": (5, 9)}, {"s": 16}, 2, 1) if is_kept else ({}, {}, None, 0))
 
 
 def test_parameters_tell_what_was_searched_and_what_became_of_it() -> None:

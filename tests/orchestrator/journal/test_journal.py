@@ -1,12 +1,14 @@
 """The journal: what was written is read back, at once or as it grows; a torn end is cut off, other damage is named."""
 
 import errno
+import os
 import resource
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
@@ -86,6 +88,15 @@ def test_each_record_comes_once_however_the_file_grows(
         seen += messages(followed.read_on())
     assert seen == [str(number) for number in range(9)]
     assert (followed.count, followed.size, followed.rest, followed.has_news()) == (9, len(content), b"", False)
+
+
+def test_after_an_error_of_the_disk_the_rest_is_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(path, 1, 2, 3)
+    followed = JournalReader(path)
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="Input/output"):
+        patch.setattr(JournalReader, "_take", Mock(side_effect=OSError(errno.EIO, os.strerror(errno.EIO))))
+        list(followed.read_on())
+    assert followed.has_news() and messages(followed.read_on()) == ["1", "2", "3"]
 
 
 def test_every_torn_end_is_cut_off_and_writing_goes_on(path: Path) -> None:

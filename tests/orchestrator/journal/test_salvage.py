@@ -8,14 +8,16 @@ import pytest
 from msgspec import structs
 
 from orchestrator.doctor.experiment import check_journal
+from orchestrator.journal.directory import read_history
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import JournalError, read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.records import OpenedTest, Record, has_ended
 from orchestrator.journal.salvage import salvage
 from orchestrator.journal.trial import TrialState
+from orchestrator.results.answers import summarise
 from orchestrator.studies.study import Studies
-from tests.support.experiments import add_repeat, add_trial, begun, make_experiment, open_test, start
+from tests.support.experiments import add_repeat, add_repeats, add_trial, begun, make_experiment, open_test, start
 from tests.support.records import append, event
 
 
@@ -31,6 +33,9 @@ def write(path: Path) -> list[bytes]:
         open_test(ledger, [add_repeat(ledger, winner, 0, 7, 19.0)])
         append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
     return path.read_bytes().splitlines(keepends=True)
+
+
+DESIGN = {"seeds": 2, "trainings": None, "baseline": None, "looks": 0}
 
 
 DAMAGES = [
@@ -94,6 +99,22 @@ def test_one_lost_epoch_costs_its_trial_what_came_after_and_no_other_trial_anyth
     assert dict(found.lost) == {"pets-vsepp-nt_xent-0000": 1, "experiment_ended": 1}
     assert found.damaged == [number + 1]
     assert sum(has_ended(event(**line)) for line in found.kept) == 5
+
+
+def test_a_plan_of_a_confirmation_is_dropped_with_a_candidate(tmp_path: Path) -> None:
+    with begun(tmp_path, make_experiment(confirm={"top": 2, "seeds": 2})) as ledger:
+        candidates = [add_trial(ledger, [1.0, 4.0]), add_trial(ledger, [2.0, 3.0])]
+        plan = event("confirmation_planned", dataset="pets", candidates=[trial.id for trial in candidates], **DESIGN)
+        ledger.append(plan)
+        open_test(ledger, add_repeats(ledger, [(trial, [20.0, 21.0]) for trial in candidates]))
+    whole = ledger.path.read_bytes()
+    ledger.path.write_bytes(whole.replace(b'"trial_created","trial":"%b"' % candidates[1].id.encode(), b"?"))
+    found = salvage(ledger.path)
+    found.write()
+    assert found.lost["confirmation_planned"] == 1
+    history = read_history(tmp_path)
+    assert (list(history.tests_opened), history.plans) == (["pets"], {})
+    assert [row["trial"] for row in summarise(history)["trials"]] == [*history.trials]
 
 
 def test_without_its_description_nothing_is_kept(tmp_path: Path) -> None:

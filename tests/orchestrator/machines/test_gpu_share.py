@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.experiment.sections import Resources
-from orchestrator.journal.records import Footprint
 from orchestrator.machines.gpu_share import (
     CONTEXT_BYTES,
     MARGIN,
@@ -37,7 +36,7 @@ GIB = 2**30
     ids=["nothing", "three", "two", "one", "more than there is", "at most eight", "largest trial", "smallest GPU"],
 )
 def test_the_largest_trials_fit_beside_each_other(footprints: list[tuple[int, int]], share: float) -> None:
-    assert choose_share(Footprint(*footprint) for footprint in footprints) == share
+    assert choose_share(footprints) == share
 
 
 @pytest.mark.parametrize(
@@ -62,7 +61,7 @@ def test_half_as_many_share_a_gpu_after_each_want_of_memory(share: float, halvin
 
 @given(st.lists(st.tuples(st.integers(0, 100 * GIB), st.integers(1, 100 * GIB)), min_size=1, max_size=5))
 def test_what_shares_a_gpu_fits_on_it(footprints: list[tuple[int, int]]) -> None:
-    share = choose_share(Footprint(*footprint) for footprint in footprints)
+    share = choose_share(footprints)
     trials = round(1 / share)
     assert 1 <= trials <= MOST
     # Ray lets as many run as shares fit into a whole.

@@ -2,13 +2,14 @@
 
 import json
 import os
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 from orchestrator.journal.lock import AlreadyRunningError
-from orchestrator.storage.bucket import ObjectStore, StorageError
-from orchestrator.storage.checkpoints import Checkpoints
+from orchestrator.storage.bucket import ObjectStore, StorageError, credentials_problem
+from orchestrator.storage.checkpoints import Checkpoints, Entry
 from orchestrator.storage.stores import CLAIM_FILE, BucketStore, ClaimLostError, FolderStore, actor_scratch
 from orchestrator.tuner.callback import Cause, Failure
 from tests.support.bucket import refusing_port
@@ -28,16 +29,19 @@ def directory(path: Path, **files: str) -> Path:
 def test_a_directory_comes_back_whole_and_without_a_manifest_does_not_exist(store: ObjectStore, tmp_path: Path) -> None:
     store.check()
     files = {"state": "1" * 10_000_000, MANIFEST: "{}"}
-    store.put(directory(tmp_path / "a", **files), "x/one")
-    store.put(directory(tmp_path / "half", state="1"), "x/two")
-    assert [store.names("x"), store.names("", depth=2), store.names("", depth=1)] == [[("one",)], [("x", "one")], []]
-    store.get("x/one", tmp_path / "b")
+    stored, (one, two) = BucketStore(store, ""), (f"x/epoch_000{n}-00000000" for n in (1, 2))
+    store.put(directory(tmp_path / "a", **files), one)
+    store.put(directory(tmp_path / "half", state="1"), two)
+    address = f"{store.address}/{one}"
+    assert stored.entries() == stored.entries("x") == [Entry("x", "epoch_0001-00000000", 1, address)]
+    assert stored.entries("epoch_0001-00000000") == []
+    store.get(one, tmp_path / "b")
     assert {path.name: path.read_text() for path in (tmp_path / "b").iterdir()} == files
     for _ in range(2):
-        store.delete("x/one")
-    assert store.names("x") == []
+        store.delete(one)
+    assert stored.entries() == []
     with pytest.raises(FileNotFoundError):
-        store.get("x/one", tmp_path / "c")
+        store.get(one, tmp_path / "c")
 
 
 @pytest.mark.proof
@@ -58,7 +62,16 @@ def test_the_manifest_goes_up_last_and_what_fails_for_a_while_is_tried_again(
         patch.setattr(ObjectStore, "_system", Stumbling())
         store.put(directory(tmp_path / "a", **{MANIFEST: "{}", "best.pt": "", "state.pt": ""}), "one")
     assert uploaded == ["best.pt", "state.pt", MANIFEST]
-    assert store.names("") == [("one",)]
+    assert set(store.listing("one")) == {*uploaded}
+
+
+@pytest.mark.proof
+def test_a_file_whose_key_is_no_path_is_refused(store: ObjectStore, endpoint: str, tmp_path: Path) -> None:
+    key = urllib.request.Request(f"{endpoint}/bucket/{store.prefix}/pets//etc/x", data=b"", method="PUT")
+    with urllib.request.urlopen(key) as answer:
+        assert answer.status == 200
+    with pytest.raises(StorageError, match="pets//etc/x leads out of its folder; refused"):
+        store.get("pets", tmp_path)
 
 
 def test_an_address_survives_being_written_down() -> None:
@@ -89,6 +102,8 @@ CREDENTIALS_IN_IT = "credentials do not belong into an address"
         ("s3://bucket?endpoint_override=http%3A%2F%2Fkey%3ACANARY%40host", CREDENTIALS_IN_IT),
         ("s3://bucket?endpoint_override=key:CANARY@host", CREDENTIALS_IN_IT),
         ("s3://bucket?endpoint_override=http://host/?x=CANARY", CREDENTIALS_IN_IT),
+        ("s3://bucket?endpoint_override=http://host:99999", "endpoint_override must be http://host:port"),
+        ("s3://bucket?endpoint_override=http://[::::]:9000", "endpoint_override must be http://host:port"),
         ("s3://bucket?word=CANARY", "unknown word; known are endpoint_override, region, scheme"),
         ("s3://key:CANARY\u2100@bucket", PLACE),
         ("s3://bucket", CREDENTIALS_IN_IT),
@@ -116,6 +131,17 @@ def test_what_cannot_be_written_says_why(endpoint: str, monkeypatch: pytest.Monk
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     with pytest.raises(StorageError, match="no credentials: set AWS_ACCESS_KEY_ID"):
         ObjectStore.parse(f"s3://bucket?endpoint_override={endpoint}").check()
+
+
+@pytest.mark.parametrize("variable", ["AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"])
+def test_credentials_may_lie_in_a_file_of_another_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.setenv(variable, str(tmp_path / "keys"))
+    assert credentials_problem() is not None
+    (tmp_path / "keys").touch()
+    assert credentials_problem() is None
 
 
 @pytest.fixture(params=["folder", pytest.param("bucket", marks=pytest.mark.proof)])
@@ -175,7 +201,8 @@ def test_a_start_keeps_one_epoch_beyond_the_journal_and_of_an_ended_trial_the_ne
 def names(checkpoints: FolderStore | BucketStore) -> set[str]:
     """Return the directories, whole in a bucket, beside the checkpoints of trial ``a``, and theirs."""
     if isinstance(checkpoints, BucketStore):
-        return {name for (name,) in checkpoints.bucket.names("a")}
+        paths = checkpoints.bucket.listing("a")
+        return {path.removesuffix(f"/{MANIFEST}") for path in paths if path.endswith(f"/{MANIFEST}")}
     return {path.name for path in (checkpoints.trials / "a").iterdir()}
 
 
@@ -289,10 +316,10 @@ def test_of_two_drivers_at_once_one_is_refused(
 
 
 @pytest.mark.proof
-def test_two_actors_of_one_trial_do_not_spoil_each_others_checkpoints(store: ObjectStore) -> None:
-    stored = BucketStore(store)
+def test_two_actors_of_one_trial_do_not_spoil_each_others_checkpoints(store: ObjectStore, tmp_path: Path) -> None:
+    stored = BucketStore.claimed(store, tmp_path)
     save(stored, "a", 1, 1)
-    assert len(store.names("a")) == 2
+    assert len(stored.entries("a")) == 2
     assert latest(stored, "a") == [1]
 
 

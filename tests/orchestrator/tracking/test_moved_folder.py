@@ -98,7 +98,7 @@ def test_a_database_from_elsewhere_is_left_alone_and_sync_makes_a_new_one(
 
 
 def undelivered(output: Path) -> str:
-    tracker = Tracker(default_uri(output), output, "tiny", output / "tiny" / "journal.jsonl")
+    tracker = Tracker(default_uri(output), output, output / "tiny")
     tracker.start()
     tracker.close(0.1)
     return str(tracker.problem)
@@ -139,11 +139,11 @@ def test_a_database_elsewhere_is_used_again_before_the_first_file_is_there(runs:
     (runs / "artifacts").rename(runs / "away")
     (runs / "artifacts").write_text("nothing can be written here, as on a full disk")
     with pytest.raises(NotADirectoryError):
-        Store(uri, runs, "new")
+        Store(uri, runs, runs / "new", "new")
     assert MlflowClient(tracking_uri=uri).get_experiment_by_name("new") is None
     (runs / "artifacts").unlink()
     for _ in range(2):
-        Store(uri, runs, "new")
+        Store(uri, runs, runs / "new", "new")
 
 
 def test_a_deleted_experiment_comes_back_when_it_is_named(runs: Path, cli: CommandLine) -> None:

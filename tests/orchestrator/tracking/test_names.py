@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from orchestrator.journal.ledger import Ledger
-from orchestrator.tracking.description import LONGEST, candidate_name, run_name, stored_metric, stored_value
+from orchestrator.journal.trial import TrialState
+from orchestrator.tracking.description import LONGEST, candidate_name, run_name, stored_metric, stored_value, tags_of
 from tests.support.experiments import add_repeat, add_trial, make_experiment, start
 
 
@@ -31,6 +32,14 @@ def test_a_run_is_named_by_what_tells_trials_apart(
     ledger: Ledger, settings: dict[str, Any], parameters: dict[str, Any], expected: str
 ) -> None:
     assert named(ledger, parameters=parameters, **settings) == expected
+
+
+def test_a_trial_has_the_versions_with_which_it_was_trained(ledger: Ledger) -> None:
+    trials = [add_trial(ledger, [1.0])]
+    start(ledger, make_experiment(), environment={"git_revision": "def", "versions": {"torch": "3"}})
+    trials += [add_trial(ledger, [1.0]), add_trial(ledger, [], state=TrialState.RUNNING)]
+    tags = [tags_of(trial, ledger.history) for trial in trials]
+    assert [(tag["version.torch"], tag["git_revision"]) for tag in tags] == [("2", "abc"), ("3", "def"), ("3", "def")]
 
 
 def test_a_long_name_is_cut_and_says_so(ledger: Ledger) -> None:

@@ -29,7 +29,7 @@ def output(output: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> Pat
     add_trial(ledger, [20.0])
     add_trial(ledger, [30.0])
     add_trial(ledger, [10.0], dataset=STRANGE)
-    Store(default_uri(output), output, "tiny").deliver(ledger.history, ledger.history.trials)
+    Store(default_uri(output), output, output / "tiny", "tiny").deliver(ledger.history, ledger.history.trials)
 
     def save(packed: Path, folder: Path) -> None:
         folder.mkdir()
@@ -69,7 +69,6 @@ REQUESTS = (
     "create_model_version",
     "delete_model_version",
     "search_registered_models",
-    "get_model_version_by_alias",
     "set_registered_model_alias",
 )
 """What registering asks of MLflow."""
@@ -216,6 +215,11 @@ def test_processes_that_share_a_folder_take_turns(output: Path, monkeypatch: pyt
     interrupt(monkeypatch, look, methods=["create_model_version"])
     registered, problems = register_all(default_uri(output), output / "tiny")
     assert ([one.version for one in registered], problems, seen) == ([1], [], ["held"])
+
+
+def test_a_comparison_makes_no_database(tmp_path: Path) -> None:
+    assert comparison_page(default_uri(tmp_path), [("tiny", LOW.trial), ("tiny", HIGH.trial)]) is None
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_runs_are_found_whatever_characters_the_ids_of_their_trials_have(output: Path, client: MlflowClient) -> None:

@@ -1,6 +1,8 @@
 """``sync``: one delivery at a time to a store and experiment, and runs of former times that went astray are mended."""
 
+import shlex
 import threading
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -9,8 +11,10 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
+from orchestrator.doctor.experiment import check_tracking
 from orchestrator.journal.directory import RUNS_FILE, read_history, read_runs
 from orchestrator.journal.history import History
+from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold
 from orchestrator.journal.trial import Stage
 from orchestrator.report.leaderboard import leaderboard
@@ -21,6 +25,7 @@ from orchestrator.tracking.description import NOTE, note_of
 from orchestrator.tracking.store import Store
 from orchestrator.tracking.sync import deliver, find_differences
 from orchestrator.tracking.tracker import Tracker
+from orchestrator.winners.winners import weights_file
 from tests.support.commands import CommandLine
 from tests.support.experiments import add_repeat, add_trial, begun, open_test
 from tests.support.records import append
@@ -55,19 +60,70 @@ def test_a_second_delivery_waits_for_the_first(
     directory: Path, output: Path, uri: str, history: History, client: MlflowClient
 ) -> None:
     waits = threading.Event()
-    with take_turn(uri, output, "tiny"):
+    with take_turn(uri, directory):
         second = threading.Thread(target=deliver, args=(directory, output, uri), kwargs={"on_wait": waits.set})
         second.start()
         assert waits.wait(300)
         assert all_runs(client) == [], "it sends nothing while another process delivers"
     second.join()
-    assert find_differences(uri, output, "tiny", history) == []
+    assert find_differences(uri, output, history) == []
+
+
+def test_a_delivery_that_waited_has_what_was_recorded_meanwhile(directory: Path, output: Path, uri: str) -> None:
+    waits = threading.Event()
+    with take_turn(uri, directory):
+        second = threading.Thread(target=deliver, args=(directory, output, uri), kwargs={"on_wait": waits.set})
+        second.start()
+        assert waits.wait(300)
+        with closing(Ledger(directory / "journal.jsonl")) as ledger:
+            add_trial(ledger, [4.0])
+    second.join()
+    assert find_differences(uri, output, read_history(directory)) == []
+
+
+def test_what_a_rerun_of_a_suite_missed_is_delivered_by_the_command_that_is_named(
+    output: Path, uri: str, cli: CommandLine
+) -> None:
+    folder = output / "tiny" / "20261126T215000Z"
+    with begun(folder) as ledger:
+        add_trial(ledger, [3.0])
+    tracker = Tracker(uri, output, folder)
+    with take_turn(uri, folder):
+        tracker.start()
+        wait_until(lambda: tracker.problem)
+        tracker.close(0.0)
+    _, command, _ = str(tracker.problem).split("`")
+    cli.shows(*shlex.split(command)[1:])
+    assert find_differences(uri, output, read_history(folder)) == []
+    assert read_runs(folder) is not None, "beside its journal, not in the folder of all reruns"
+
+
+def test_the_delivery_of_a_rerun_has_the_files_of_the_rerun(output: Path, uri: str, client: MlflowClient) -> None:
+    folder = output / "tiny" / "20261126T215000Z"
+    with begun(folder) as ledger:
+        trial = add_trial(ledger, [3.0])
+        weights_file(folder, trial.id).parent.mkdir(parents=True)
+        weights_file(folder, trial.id).write_bytes(b"whole")
+        tracker = Tracker(uri, output, folder)
+        tracker.start()
+        tracker.close(300)
+    assert tracker.problem is None
+    (run,) = all_runs(client, "tags.kind = 'trial'")
+    assert run.data.tags["weights"] == weights_file(folder, trial.id).name
+
+
+def test_an_experiment_whose_folder_was_renamed_is_compared_with_its_runs(
+    directory: Path, output: Path, uri: str, history: History
+) -> None:
+    renamed = directory.rename(output / "renamed")
+    deliver(renamed, output, uri)
+    assert list(check_tracking(renamed, history, uri)) == []
 
 
 def test_beside_the_delivery_of_a_running_search_nothing_is_sent(
     directory: Path, output: Path, uri: str, client: MlflowClient, cli: CommandLine
 ) -> None:
-    with hold(directory), take_turn(uri, output, "tiny"):
+    with hold(directory), take_turn(uri, directory):
         said = cli.shows("sync", "tiny", "--output", output)
     assert "tiny: its search is running and delivers to this store itself" in said
     assert all_runs(client) == []
@@ -78,15 +134,15 @@ def test_one_store_is_one_however_its_address_is_written(here: Path) -> None:
         (default_uri(here), "sqlite:///mlflow.db"),
         ("https://me:secret@mlflow.example", "https://me:other@mlflow.example/"),
     ):
-        with take_turn(uri, here, "tiny"):
+        with take_turn(uri, here / "tiny"):
             with pytest.raises(DeliveryBusyError):
-                take_turn(again, here, "tiny")
-            take_turn(again, here, "other").close()
+                take_turn(again, Path("tiny"))
+            take_turn(again, here / "other").close()
 
 
 def test_a_tracker_that_waits_says_so(directory: Path, output: Path, uri: str, client: MlflowClient) -> None:
-    tracker = Tracker(uri, output, "tiny", directory / "journal.jsonl")
-    with take_turn(uri, output, "tiny"):
+    tracker = Tracker(uri, output, directory)
+    with take_turn(uri, directory):
         tracker.start()
         wait_until(lambda: tracker.problem)
         tracker.close(0.0)
@@ -98,7 +154,7 @@ def test_runs_that_were_made_twice_are_merged_below_one_study(
     output: Path, uri: str, history: History, client: MlflowClient, cli: CommandLine
 ) -> None:
     # As deliveries at the same time did before there was a lock: each reads first, then each sends.
-    stores = [Store(uri, output, "tiny") for _ in range(3)]
+    stores = [Store(uri, output, output / "tiny", "tiny") for _ in range(3)]
     for store in stores:
         store.deliver(history, history.trials, is_over=True)
     once = len(all_runs(client)) // 3
@@ -107,7 +163,7 @@ def test_runs_that_were_made_twice_are_merged_below_one_study(
     client.delete_run(all_runs(client, "tags.kind = 'study'")[0].info.run_id)
     said = cli.shows("sync", "tiny", "--output", output)
     assert f"{2 * once - 1} runs that were there twice are in MLflow's trash now" in said
-    assert find_differences(uri, output, "tiny", history) == []
+    assert find_differences(uri, output, history) == []
     (study,) = all_runs(client, "tags.kind = 'study'")
     below = all_runs(client, "tags.kind != 'study'")
     assert below and {run.data.tags["mlflow.parentRunId"] for run in below} == {study.info.run_id}
@@ -139,10 +195,10 @@ def test_a_run_below_another_study_is_a_difference(
     deliver(directory, output, uri)
     trial = all_runs(client, "tags.kind = 'trial'")[0]
     client.set_tag(trial.info.run_id, "mlflow.parentRunId", "0" * 32)
-    (line,) = find_differences(uri, output, "tiny", history)
+    (line,) = find_differences(uri, output, history)
     assert line == f"{trial.data.tags['trial']} is below a run that is not that of its study"
     deliver(directory, output, uri)
-    assert find_differences(uri, output, "tiny", history) == []
+    assert find_differences(uri, output, history) == []
 
 
 @pytest.mark.parametrize(

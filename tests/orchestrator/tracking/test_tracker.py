@@ -18,7 +18,9 @@ import psutil
 import pytest
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
+from mlflow.utils.validation import MAX_EXPERIMENT_TAG_VAL_LENGTH
 
+from orchestrator.journal.journal import JournalReader
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.tracking import connection
@@ -28,17 +30,29 @@ from orchestrator.tracking.store import Store
 from orchestrator.tracking.tracker import Tracker, TrackingProcess
 from orchestrator.tracking.view import experiment_tags
 from orchestrator.winners.winners import ranks_file, weights_file
-from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
+from tests.support.experiments import add_repeat, add_trial, begun, make_experiment, open_test, start
 from tests.support.records import append
 from tests.support.stored_runs import assert_store_agrees, stored
 from tests.support.waiting import has_ended, wait_until
 
 
+@pytest.fixture
+def output(output: Path) -> Path:
+    (output / "tiny").mkdir()
+    return output
+
+
+@pytest.fixture
+def ledger(output: Path) -> Iterator[Ledger]:
+    with begun(output / "tiny") as ledger:
+        yield ledger
+
+
 @contextmanager
 def session(output: Path, outcome: str | None = "finished", **settings: Any) -> Iterator[Ledger]:
     """Track a start of the search for the length of a ``with`` block, after which everything has been delivered."""
-    with closing(Ledger(output / "journal.jsonl")) as ledger:
-        tracker = Tracker(default_uri(output), output, "tiny", ledger.path)
+    with closing(Ledger(output / "tiny" / "journal.jsonl")) as ledger:
+        tracker = Tracker(default_uri(output), output, ledger.path.parent)
         tracker.start()
         start(ledger, make_experiment(**settings))
         yield ledger
@@ -123,7 +137,7 @@ def test_killed_and_started_again_it_resumes_in_the_same_runs(output: Path) -> N
         add_trial(ledger, [1.0, 2.0])
         name = add_trial(ledger, [1.0, 2.0], state=TrialState.RUNNING).id
     assert_store_agrees(ledger.history, output)
-    with closing(Ledger(output / "journal.jsonl")) as ledger:
+    with closing(Ledger(output / "tiny" / "journal.jsonl")) as ledger:
         # What the next process finds: epochs written down that the killed one did not deliver.
         ledger.report(ledger.history.trials[name], 3, {"val/rsum": 3.0}, TrialState.RUNNING)
     for state in (TrialState.RUNNING, TrialState.FINISHED):
@@ -165,7 +179,7 @@ def test_a_store_that_fails_at_times_ends_up_complete(output: Path, monkeypatch:
 
 def test_a_store_that_never_answers_is_said_and_nothing_waits_for_it(output: Path, ledger: Ledger) -> None:
     (output / "mlflow.db").write_bytes(b"no database at all, but a text of some length" * 100)
-    tracker = Tracker(default_uri(output), output, "tiny", ledger.path)
+    tracker = Tracker(default_uri(output), output, ledger.path.parent)
     add_trial(ledger, [1.0])
     tracker.start()
     wait_until(lambda: tracker.problem is not None)
@@ -180,7 +194,7 @@ def test_of_a_run_that_was_made_again_too_late_nothing_stays(output: Path, clien
         trial = add_trial(ledger, [1.0, 2.0])
     run = stored(output)[trial.id][0]
     client.create_run(run.info.experiment_id, start_time=run.info.start_time - earlier, tags=run.data.tags)
-    Store(default_uri(output), output, "tiny").deliver(ledger.history, [trial.id], is_over=True)
+    Store(default_uri(output), output, output / "tiny", "tiny").deliver(ledger.history, [trial.id], is_over=True)
     assert_store_agrees(ledger.history, output)
 
 
@@ -245,6 +259,14 @@ def test_what_strangers_wrote_stays_text(output: Path, client: MlflowClient) -> 
     assert {"metrics.`val/rsum_best`", "params.`temperature`", "tags.`state`"} <= set(view["selectedColumns"])
 
 
+def test_a_description_that_is_too_long_for_mlflow_is_cut(output: Path, client: MlflowClient) -> None:
+    with session(output, description="*word* " * 4000) as ledger:
+        add_trial(ledger, [1.0])
+    note = experiment_tags(ledger.history)["mlflow.note.content"]
+    assert (len(note), note[-1]) == (MAX_EXPERIMENT_TAG_VAL_LENGTH, "…")
+    assert client.get_experiment_by_name("tiny").tags["mlflow.note.content"] == note
+
+
 @pytest.mark.parametrize("tag", ["weights", "ranks"])
 def test_the_files_of_a_trial_are_sent_once_and_only_whole(
     output: Path, client: MlflowClient, ledger: Ledger, tmp_path: Path, tag: str
@@ -255,7 +277,7 @@ def test_the_files_of_a_trial_are_sent_once_and_only_whole(
     last.parent.mkdir(parents=True)
 
     def sent(trial: Trial) -> set[str]:
-        Store(default_uri(output), output, "tiny").deliver(ledger.history, ledger.history.trials)
+        Store(default_uri(output), output, output / "tiny", "tiny").deliver(ledger.history, ledger.history.trials)
         run, _ = stored(output)[trial.id]
         return {file.path for file in client.list_artifacts(run.info.run_id)} - {"config.yaml"}
 
@@ -272,7 +294,7 @@ def test_the_files_of_a_trial_are_sent_once_and_only_whole(
 
 @pytest.fixture
 def tracking(output: Path) -> TrackingProcess:
-    return TrackingProcess(default_uri(output), output, "tiny", output / "journal.jsonl")
+    return TrackingProcess(default_uri(output), output, output / "tiny")
 
 
 def begin(tracking: TrackingProcess) -> psutil.Process:
@@ -352,7 +374,7 @@ import sys
 from pathlib import Path
 from orchestrator.tracking.tracker import TrackingProcess
 output = Path(sys.argv[1])
-tracking = TrackingProcess(sys.argv[2], output, "tiny", output / "journal.jsonl")
+tracking = TrackingProcess(sys.argv[2], output, output / "tiny")
 tracking.start()
 print(tracking._process.pid, flush=True)
 sys.stdin.read()
@@ -397,17 +419,55 @@ def test_a_process_that_gives_no_answer_is_said_and_ended(
 @pytest.mark.proof
 def test_a_password_is_not_on_the_command_line(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracker_module, "START_SECONDS", 0.0)
-    tracking = TrackingProcess("postgresql://me:secret@127.0.0.1:9/db", output, "tiny", output / "journal.jsonl")
+    tracking = TrackingProcess("postgresql://me:secret@127.0.0.1:9/db", output, output / "tiny")
     assert "secret" not in " ".join(begin(tracking).cmdline())
     tracking.close(0)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_after_an_error_that_nobody_foresaw_it_is_not_said_that_all_was_delivered(
+    output: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deliver = Store.deliver
+
+    def fail_late(store: Store, *arguments: Any, is_over: bool = False) -> None:
+        deliver(store, *arguments)
+        if is_over:
+            raise KeyError("results")
+
+    monkeypatch.setattr(Store, "deliver", fail_late)
+    add_trial(ledger, [1.0])
+    tracker = Tracker(default_uri(output), output, output / "tiny")
+    tracker.start()
+    tracker.close(300)
+    assert "the last records not delivered to MLflow" in str(tracker.problem)
+
+
+def test_a_journal_that_cannot_be_read_for_a_moment_is_read_later(
+    output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracker_module, "PAUSE", 0.01)
+    # As of a disk over the network.
+    errors = [OSError(errno.ESTALE, os.strerror(errno.ESTALE))] * 2
+    has_news = JournalReader.has_news
+
+    def may_fail(reader: JournalReader) -> bool:
+        if errors:
+            raise errors.pop()
+        return has_news(reader)
+
+    monkeypatch.setattr(JournalReader, "has_news", may_fail)
+    with session(output) as ledger:
+        add_trial(ledger, [1.0])
+    assert_store_agrees(ledger.history, output)
+
+
 def test_a_damaged_journal_is_said(output: Path, ledger: Ledger) -> None:
     add_trial(ledger, [1.0])
-    path = output / "journal.jsonl"
+    path = output / "tiny" / "journal.jsonl"
     content = path.read_bytes()
     path.write_bytes(content[:40] + b"?" + content[41:])
-    tracker = Tracker(default_uri(output), output, "tiny", path)
+    tracker = Tracker(default_uri(output), output, path.parent)
     tracker.start()
     tracker.close(300)
     assert f"{path}: line 1: damaged" in str(tracker.problem)
@@ -416,7 +476,7 @@ def test_a_damaged_journal_is_said(output: Path, ledger: Ledger) -> None:
 @pytest.mark.proof
 def test_without_mlflow_nothing_is_sent_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracker_module, "is_installed", lambda extra: extra != "tracking")
-    tracking = TrackingProcess(default_uri(tmp_path), tmp_path, "tiny", tmp_path / "journal.jsonl")
+    tracking = TrackingProcess(default_uri(tmp_path), tmp_path, tmp_path / "tiny")
     tracking.start()
     tracking.close(1.0)
     assert tracking.problem == (

@@ -1,22 +1,27 @@
 """The live pages over HTTP, with journals that the tests write: nothing of Ray is there."""
 
 import base64
+import errno
 import hashlib
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from urllib.parse import urlsplit
 
 import pytest
 
 from orchestrator.journal.directory import Place, keep_error, write_places
+from orchestrator.journal.journal import JournalReader
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold
 from orchestrator.journal.trial import TrialState
 from orchestrator.report.page import Page
 from orchestrator.report.render import render_page
+from orchestrator.watch.experiments import Watched
 from orchestrator.watch.server import Listening
 from tests.support.experiments import add_trial, begun, confirm_two_losses, make_experiment
 from tests.support.histories import search
@@ -182,8 +187,22 @@ def test_a_damaged_journal_is_said_to_be_damaged(tmp_path: Path) -> None:
         assert server.ask("/e/tiny/").status == 200
         with (tmp_path / "tiny" / "journal.jsonl").open("a") as file:
             file.write("nonsense\nnonsense\n")
-        page = server.ask("/e/tiny/").text
-        assert "line 5: damaged" in page and "`orchestrator doctor" in page
+        for _ in range(2):
+            page = server.ask("/e/tiny/").text
+            assert "line 5: damaged" in page and "`orchestrator doctor" in page
+
+
+def test_an_error_of_the_disk_is_shown_until_the_journal_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with begin(tmp_path):
+        watched = Watched(tmp_path / "tiny")
+        assert watched.seen().problem is None
+        with monkeypatch.context() as patch:
+            error = OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+            patch.setattr(JournalReader, "has_news", Mock(side_effect=error))
+            assert str(watched.seen().problem).endswith("Stale file handle")
+        assert watched.seen().problem is None
 
 
 def check_policy(html: str, policy: str) -> None:
