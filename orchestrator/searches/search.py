@@ -45,7 +45,8 @@ class SearchResult:
 
     Attributes:
         tracking_problem: Records that the MLflow store lacks, and why; ``None`` if it lacks none.
-        ended_by: ``trials``, ``plateau``, ``target``, ``hours`` or ``gpu_hours``.
+        ended_by: ``trials``, ``plateau``, ``target``, ``hours`` or ``gpu_hours``; of a confirmation alone, also
+            ``signal``, or ``None`` if a kill ended the search.
         unregistered: Why winners were not registered, or models not packed; a sentence each.
     """
 
@@ -53,7 +54,7 @@ class SearchResult:
     directory: Path
     tracking_uri: str
     tracking_problem: str | None
-    ended_by: str
+    ended_by: str | None
     registered: Sequence[Registered] = ()
     unregistered: Sequence[str] = ()
 
@@ -112,7 +113,7 @@ def run_search(
             return SearchInterruptedError(how_to_resume(directory, ledger.history, stages))
 
         with closing(checkpoints), tracked(tracking), answered(interrupted):
-            before = ledger.history.ended_by or "trials"
+            before = ledger.history.ended_by if confirm_alone else None
             start(ledger, experiment, here, directory, cluster, options)
             begun_from = (*start_warm(experiment, sources, ledger), *start_from_prior(prior, ledger))
             for sentence in (*overlaps(experiment), *begun_from):
@@ -125,7 +126,7 @@ def run_search(
             if signal is not None:
                 ledger.append(ExperimentEnded(outcome="interrupted", ended_by="signal"))
                 raise interrupted()
-            ended_by = ended_by or before
+            ended_by = before or ended_by
             problems = conclude_search(ledger, workload, checkpoints, directory, ended_by, quiet=quiet)
     # After the delivery to MLflow, because a version in the registry belongs to the run of its trial.
     registered, unregistered = register_all(here.uri, directory, tracking.problem)
@@ -134,7 +135,7 @@ def run_search(
 
 
 def conclude_search(
-    ledger: Ledger, workload: Workload, checkpoints: Checkpoints, directory: Path, ended_by: str, *, quiet: bool
+    ledger: Ledger, workload: Workload, checkpoints: Checkpoints, directory: Path, ended_by: str | None, *, quiet: bool
 ) -> list[str]:
     """Open the test split for the selected trials, record the end, and write the files that are made of the winners.
 
@@ -168,27 +169,20 @@ def run_stages(
     """Run what is left of the stages.
 
     Returns:
-        The signal that ended a stage, or ``None``. The end of the search, see ``find_ending``; ``None`` where the
-        search is none of the stages.
+        The signal that ended a stage, or ``None``. The end of the search, see ``find_ending``.
     """
-    ended_by = None
-    if Stage.SEARCH in stages:
-        signal = search_stage(session, meter, quiet)
-        # Before the confirmation, whose time is none of the budget's.
-        ended_by = find_ending(session.experiment, session.ledger.history, meter)
-        if signal is not None:
-            return signal, ended_by
-    return confirm_stage(session, quiet), ended_by
+    signal = search_stage(session, meter, quiet) if Stage.SEARCH in stages else None
+    # Before the confirmation, whose time is none of the budget's.
+    ended_by = find_ending(session.experiment, session.ledger.history, meter)
+    return (confirm_stage(session, quiet) if signal is None else signal), ended_by
 
 
-def find_ending(experiment: Experiment, history: History, meter: BudgetMeter) -> str:
-    """Return the end of a search that no signal ended: its last trial, or a limit of its budget."""
+def find_ending(experiment: Experiment, history: History, meter: BudgetMeter) -> str | None:
+    """Return the end of a search: its last trial, or a limit of its budget; ``None`` if it was left before its end."""
     incomplete = [cell for cell in experiment.cells() if len(history.study(cell.name)) < experiment.trials_in(cell)]
     running = [trial for trial in history.stage(Stage.SEARCH) if not trial.has_ended]
     if running or not all(meter.is_closed(cell.name) for cell in incomplete):
-        limit = meter.limit()
-        if limit is not None:
-            return limit
+        return meter.limit()
     return "plateau" if incomplete else "trials"
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from orchestrator.commands import search
+from orchestrator.doctor.experiment import check_journal
 from orchestrator.journal import directory
 from orchestrator.journal.directory import read_history
 from orchestrator.journal.history import History
@@ -17,10 +18,20 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.machines.cluster import Cluster
 from orchestrator.searches.preparation import open_checkpoints, open_directory
-from orchestrator.searches.resuming import answered, begun_experiment, check_folder, extend_experiment, how_to_resume
+from orchestrator.searches.resuming import (
+    answered,
+    begun_experiment,
+    check_folder,
+    confirm_experiment,
+    extend_experiment,
+    how_to_resume,
+)
+from orchestrator.searches.search import run_search
+from tests.faults.searches import SearchesHere, tiny
 from tests.support.commands import CommandLine, run_command
 from tests.support.experiments import add_trial, begun, make_experiment
 from tests.support.fake_workload import report
+from tests.support.in_process import without_ray
 from tests.support.records import append
 from trainables.checkpoint import find_damage, save_epoch
 from trainables.errors import UserError
@@ -105,6 +116,20 @@ def test_a_link_to_a_folder_may_have_any_name(tmp_path: Path) -> None:
     folder = begin(tmp_path / "tiny")
     (tmp_path / "newest").symlink_to(folder)
     check_folder(tmp_path / "newest", begun_experiment(folder, read_history(folder)))
+
+
+def test_a_confirmation_says_of_a_killed_search_that_it_did_not_end(tmp_path: Path) -> None:
+    searches = SearchesHere(tmp_path / "runs")
+    searches.crash(tiny(), searches.workload(), lambda history: bool(history.ended and history.running()))
+    killed = searches.history()
+    wanted = confirm_experiment(searches.output / "tiny", killed, {"top": 1, "seeds": 2})
+    with without_ray():
+        result = run_search(wanted, searches.workload(), searches.output, quiet=True, confirm_alone=True)
+    assert (result.ended_by, result.history.outcome) == (None, "finished")
+    assert result.summary["ended_by"] is None
+    running = {trial.id for trial in killed.running()}
+    assert {trial.id for trial in result.history.running()} == running != set()
+    assert list(check_journal(searches.journal(), searches.history())) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
