@@ -193,6 +193,16 @@ def test_resume_resumes_and_ends_like_an_undisturbed_training(shell: Shell) -> N
     assert cut == straight
 
 
+def test_a_training_without_its_history_still_knows_its_best_epoch(shell: Shell) -> None:
+    settings = (*SMALL, "training.learning_rate=0.5")
+    first = shell.trained(settings=settings)
+    assert first["best_epoch"] < first["epochs"]
+    (shell.directory / "history.jsonl").unlink()
+    again = shell.trained("--resume", settings=settings)
+    assert (again["epochs"], again["best_epoch"]) == (first["epochs"], first["best_epoch"])
+    assert again["metrics"] == {"val/rsum": first["metrics"]["val/rsum"]}
+
+
 @pytest.mark.parametrize(
     ("extra", "named"),
     [
