@@ -52,7 +52,7 @@ def train(
         own_device = [] if device == "auto" else [device]
         options |= {"--set": overrides or [], "--device": own_device, "--plugin": plugins or []}
         arguments = [part for option, values in options.items() for value in values for part in (option, value)]
-        again = ["orchestrator", "train", *([str(config)] if config else []), *arguments]
+        again = [typed_program(), "train", *([str(config)] if config else []), *arguments]
         raise TrainingInterruptedError(_how_to_resume(directory_of(chosen, output, name), again)) from None
     if as_json:
         print(json.dumps(result.to_dict(), indent=2))

@@ -285,12 +285,13 @@ def test_an_interrupted_training_names_the_command_that_resumes(shell: Shell, ep
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("orchestrator.commands.train.typed_program", lambda: ".venv/bin/orchestrator")
         patch.setattr(_Shown, *(("report", report) if epochs else ("start", interrupt)))
         code, _, err = shell.train()
     assert code == 130
     said = "epochs trained; resume with: " if epochs else "nothing was trained; start again with: "
     command = shlex.split(err.partition(said)[2])
-    assert command[:2] == ["orchestrator", "train"]
+    assert command[:2] == [".venv/bin/orchestrator", "train"], "as this shell finds it"
     code, out, _ = shell.run(*command[1:])
     assert code == 0
     # The epoch from which a training resumes is reported again.
