@@ -193,6 +193,13 @@ def test_resume_resumes_and_ends_like_an_undisturbed_training(shell: Shell) -> N
     assert cut == straight
 
 
+def test_the_command_that_evaluates_can_be_pasted_into_a_shell(shell: Shell) -> None:
+    _, out, _ = shell.train("--name", "my training", settings=("training.epochs=1", *SMALL[1:]))
+    words = shlex.split(out.partition("evaluate it on test: ")[2])
+    assert words[1:3] == ["evaluate", str(shell.directory.with_name("my training") / "epoch_0001")]
+    assert shell.run(*words[1:])[0] == 0
+
+
 def test_a_training_without_its_history_still_knows_its_best_epoch(shell: Shell) -> None:
     settings = (*SMALL, "training.learning_rate=0.5")
     first = shell.trained(settings=settings)
