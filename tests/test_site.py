@@ -68,7 +68,7 @@ def test_assistants_read_every_command_and_exit_code() -> None:
     commands = list_commands(typer.main.get_command(app))
     lines = {line for line in llms().splitlines() if line.startswith("- ")}
     for command in commands:
-        takes_json = any(parameter.name == "--json" for parameter in command.parameters)
+        takes_json = any(parameter["name"] == "--json" for parameter in command.parameters)
         assert f"- `{command.usage}{' [--json]' if takes_json else ''}`: {command.meaning}" in lines
     assert {f"- {code}: {meaning}" for code, meaning in EXIT_CODES} <= lines
 
