@@ -165,13 +165,16 @@ def check_journal(records: list[Record], history: History) -> Iterator[Breach]:
 
 def check_checkpoints(trials: Path, history: History, *, runs: bool) -> Iterator[Breach]:
     """Each checkpoint is whole and known to the journal, and each trial that needs a checkpoint has one."""
+    newest: dict[str, int] = {}
     for path in (path for folder in sorted(trials.glob("*/")) for path in list_epochs(folder)):
         damage = find_damage(path)
-        if damage is not None:
+        if damage is None:
+            newest[path.parent.name] = epoch_of(path.name) or 0
+        else:
             remedy = "--repair sets it aside, so that the one before is used"
             yield Breach(Check("checkpoint", "fail", damage, remedy), partial(_set_aside, path))
     for trial in history.trials.values():
-        yield from _check_kept(trials / trial.id, trial)
+        yield from _check_kept(trial, newest.get(trial.id, 0))
     if not runs:
         epochs = {trial.id: trial.last_epoch for trial in history.trials.values()}
         checkpoints = FolderStore(trials)
@@ -263,10 +266,9 @@ def _mended(breach: Breach) -> Check:
     return replace(breach.finding, state="warn", way_out=f"repaired: {done}")
 
 
-def _check_kept(folder: Path, trial: Trial) -> Iterator[Breach]:
-    good = [path for path in list_epochs(folder) if find_damage(path) is None]
-    newest = (epoch_of(good[-1].name) if good else None) or 0
-    if trial.state is TrialState.FINISHED and not good:
+def _check_kept(trial: Trial, newest: int) -> Iterator[Breach]:
+    """Check a trial by the epoch of its newest good checkpoint, which is 0 where it has none."""
+    if trial.state is TrialState.FINISHED and not newest:
         problem = f"{trial.id}: finished, and has no good checkpoint left"
         yield Breach(Check("checkpoint", "fail", problem, "its numbers are kept; restore its model from a backup"))
     if trial.state is TrialState.RUNNING and newest < trial.last_epoch:
