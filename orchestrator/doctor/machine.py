@@ -170,16 +170,16 @@ def check_port(port: int = PORT) -> Check:
 def check_data_root(data_root: str) -> Check:
     """The data root, a folder or a bucket, holds datasets."""
     remedy = f"{typed_program()} data generate scenes --images 2000 --seed 0 --out data/scenes, or --data-root FOLDER"
-    if is_bucket(data_root):
-        remedy = "copy the folders of the datasets into the bucket, or name another bucket with --data-root"
-        try:
+    try:
+        if is_bucket(data_root):
+            remedy = "copy the folders of the datasets into the bucket, or name another bucket with --data-root"
             names = ObjectStore.parse(data_root).folders()
-        except StorageError as error:
-            return Check("data root", "fail", str(error), remedy)
-    elif Path(data_root).is_dir():
-        names = sorted(path.name for path in Path(data_root).iterdir() if path.is_dir())
-    else:
-        return Check("data root", "warn", f"{data_root} is no folder", remedy)
+        elif Path(data_root).is_dir():
+            names = sorted(path.name for path in Path(data_root).iterdir() if path.is_dir())
+        else:
+            return Check("data root", "warn", f"{data_root} is no folder", remedy)
+    except (StorageError, OSError) as error:
+        return Check("data root", "fail", str(error), remedy)
     if not names:
         return Check("data root", "warn", f"{data_root} holds no dataset", remedy)
     return Check("data root", "ok", f"{data_root}: {', '.join(names)}")
