@@ -113,7 +113,7 @@ def run_search(
             return SearchInterruptedError(how_to_resume(directory, ledger.history, stages))
 
         with closing(checkpoints), tracked(tracking), answered(interrupted):
-            before = ledger.history.ended_by if confirm_alone else None
+            before = ledger.history.ended_by
             start(ledger, experiment, here, directory, cluster, options)
             begun_from = (*start_warm(experiment, sources, ledger), *start_from_prior(prior, ledger))
             for sentence in (*overlaps(experiment), *begun_from):
@@ -126,7 +126,7 @@ def run_search(
             if signal is not None:
                 ledger.append(ExperimentEnded(outcome="interrupted", ended_by="signal"))
                 raise interrupted()
-            ended_by = before or ended_by
+            ended_by = ended_by or before
             problems = conclude_search(ledger, workload, checkpoints, directory, ended_by, quiet=quiet)
     # After the delivery to MLflow, because a version in the registry belongs to the run of its trial.
     registered, unregistered = register_all(here.uri, directory, tracking.problem)

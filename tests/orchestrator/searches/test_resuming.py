@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from orchestrator.journal import directory
 from orchestrator.journal.directory import read_history
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
+from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.machines.cluster import Cluster
 from orchestrator.searches.preparation import open_checkpoints, open_directory
@@ -130,6 +132,17 @@ def test_a_confirmation_says_of_a_killed_search_that_it_did_not_end(tmp_path: Pa
     running = {trial.id for trial in killed.running()}
     assert {trial.id for trial in result.history.running()} == running != set()
     assert list(check_journal(searches.journal(), searches.history())) == []
+
+
+def test_a_confirmation_that_was_interrupted_says_how_the_search_before_it_ended(tmp_path: Path) -> None:
+    searches = SearchesHere(tmp_path / "runs")
+    searches.finish(tiny(), searches.workload())
+    with closing(Ledger(searches.output / "tiny" / "journal.jsonl")) as ledger:
+        append(ledger, "experiment_ended", outcome="interrupted", ended_by="signal")
+    wanted = confirm_experiment(searches.output / "tiny", searches.history(), {"top": 1, "seeds": 2})
+    with without_ray():
+        result = run_search(wanted, searches.workload(), searches.output, quiet=True, confirm_alone=True)
+    assert result.ended_by == searches.history().ended_by == "trials"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
