@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from orchestrator.experiment.experiment import Experiment, known_experiment
@@ -62,14 +63,15 @@ def command_to_resume(directory: Path, history: History, verb: str | None = None
     """
     if history.finished or not history.experiment:
         return None
-    options = [part for name, value in history.options.items() for part in (f"--{name}", value)]
-    return command_for(_verb(history) if verb is None else [verb], directory, options)
+    return command_for(_verb(history) if verb is None else [verb], directory, history.options)
 
 
-def command_for(verb: Sequence[str], directory: Path, options: Sequence[str] = ()) -> str:
+def command_for(verb: Sequence[str], directory: Path, options: Mapping[str, str] = MappingProxyType({})) -> str:
     """Return a command about an experiment, as a person types it in the working directory."""
     resolved = directory.resolve()
-    return shlex.join([typed_program(), *verb, resolved.name, "--output", path_text(resolved.parent), *options])
+    options = {"output": path_text(resolved.parent), **options}
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    return shlex.join([typed_program(), *verb, resolved.name, *words])
 
 
 def how_to_resume(directory: Path, history: History, stages: Collection[Stage]) -> str:

@@ -114,11 +114,10 @@ def run_search(
 
         with closing(checkpoints), tracked(tracking), answered(interrupted):
             before = ledger.history.ended_by
-            start(ledger, experiment, here, directory, cluster, options)
+            start(ledger, experiment, here, cluster, options)
             begun_from = (*start_warm(experiment, sources, ledger), *start_from_prior(prior, ledger))
-            for sentence in (*overlaps(experiment), *begun_from):
-                if not quiet:
-                    say(sentence)
+            if not quiet:
+                say(*overlaps(experiment), *begun_from)
             ready = workload.expecting(here.digests)
             session = Session(experiment, ledger, ready, checkpoints, here.scratch, limit=meter.limit, cluster=cluster)
             with session.ray:
