@@ -4,7 +4,8 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
@@ -34,12 +35,21 @@ class Check:
     Attributes:
         state: ``ok``, ``warn`` (works, with a reservation) or ``fail`` (does not work).
         way_out: Advice to the user; empty if nothing is to be done.
+        mend: Makes a broken rule hold again and returns what it did, for people; raises ``OSError`` where that fails.
+            ``None`` where a person has to decide.
+        hides: Whether the broken rule keeps others from being found.
     """
 
     check: str
     state: Literal["ok", "warn", "fail"]
     found: str
     way_out: str = ""
+    mend: Callable[[], str] | None = field(default=None, compare=False)
+    hides: bool = field(default=False, compare=False)
+
+    def to_dict(self) -> dict[str, str]:
+        """Return plain values for ``--json``."""
+        return {"check": self.check, "state": self.state, "found": self.found, "way_out": self.way_out}
 
 
 def examine(data_root: str, output: Path, tracking_uri: str | None, cluster: Cluster = Cluster()) -> list[Check]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from orchestrator.experiment.plugins import load_plugins
 from trainables.checkpoint import BEST, read_best_config, read_file, resolve_checkpoint
+from trainables.config import TrialConfig
 from trainables.data.dataset import load_dataset, open_dataset
 from trainables.errors import ConfigError, DataError
 from trainables.files import make_writable
@@ -265,7 +266,8 @@ def measure_checkpoint(
         UserError: If checkpoint, data, device, epsilon or convention is refused.
     """
     directory = resolve_checkpoint(path)
-    config = read_best_config(directory)
+    best = read_file(directory, BEST)
+    config = TrialConfig.from_dict(best["config"])
     data = open_dataset(config, data_root)
     from trainables.data.batches import ResidentSplit, epoch_batches
     from trainables.evaluation import load_best, measure_contributions
@@ -275,7 +277,6 @@ def measure_checkpoint(
     model, _ = load_best(directory, data)
     where = choose_device(device)
     split = ResidentSplit(data.splits["train"], where, model.crop_size)
-    best = read_file(directory, BEST)
     now = config.at(best["epoch"])
     # Learned hyper-parameters have the values of the best model; a checkpoint without any lacks the key.
     loss = with_values(build_loss(now.loss, **now.loss_parameters), best.get(LEARNED, {}))
