@@ -155,7 +155,8 @@ def check_checkpoints(trials: Path, history: History, *, runs: bool) -> Iterator
         damage = find_damage(path)
         if damage is None:
             newest[path.parent.name] = epoch_of(path.name) or 0
-        else:
+        elif not (runs and not path.exists()):
+            # A process that runs the experiment removes older checkpoints.
             remedy = "--repair sets it aside, so that the one before is used"
             yield Check("checkpoint", "fail", damage, remedy, partial(_set_aside, path))
     for trial in history.trials.values():
