@@ -204,7 +204,7 @@ def evaluate(
     config = read_best_config(directory)
     data = open_dataset(config, Path(data_root))
     images = len(data.splits[split].image_rows)
-    if images % folds:
+    if folds < 1 or images % folds:
         raise ConfigError(f"--folds must divide the {images:,} images of {data.name}'s {split} split, got {folds}")
     if folds > 1 and data.splits[split].labels is not None:
         raise ConfigError(f"--folds: an image of {data.name} may have its class in another fold; leave it out")

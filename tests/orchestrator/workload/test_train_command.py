@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 import torch
 
+from orchestrator.workload.evaluation import evaluate
 from orchestrator.workload.single import read_config
 from tests.support.commands import CommandLine
 from tests.support.precomputed_folder import write_precomputed
 from trainables.checkpoint import BEST, EpochReport, read_file, resolve_checkpoint
 from trainables.data.batches import ResidentSplit, epoch_batches
 from trainables.data.dataset import load_dataset, open_dataset
+from trainables.errors import ConfigError
 from trainables.evaluation import encode_captions, encode_images, evaluating, load_best, measure_contributions
 from trainables.losses import build_loss
 from trainables.metrics import retrieval_metrics
@@ -107,6 +109,8 @@ def test_folds_are_evaluated_alone_and_averaged(shell: Shell) -> None:
     code, out, err = shell.read("evaluate", checkpoint, "--folds", "4")
     assert (code, out) == (2, "")
     assert "--folds must divide the 18 images of pets's test split, got 4" in err
+    with pytest.raises(ConfigError, match="--folds must divide the 18 images of pets's test split, got 0"):
+        evaluate(checkpoint, data_root=shell.data_root, folds=0, device="cpu")
 
 
 def similarities_of_test(checkpoint: Path, data_root: Path) -> torch.Tensor:
