@@ -52,9 +52,7 @@ class TrainingResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for ``--json``."""
-        paths = {"directory": str(self.directory), "checkpoint": str(self.checkpoint)}
-        best = {"best_epoch": self.best_epoch, "metrics": self.metrics}
-        return {**paths, "epochs": self.epochs, **best, "chance_rsum": self.chance_rsum}
+        return {**vars(self), "directory": str(self.directory), "checkpoint": str(self.checkpoint)}
 
 
 def read_epochs(directory: Path) -> dict[int, dict[str, float]]:
