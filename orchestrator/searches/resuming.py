@@ -4,7 +4,7 @@ A signal is early if it comes while no trial runs, e.g. while Ray starts: a Ctrl
 """
 
 import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -14,7 +14,6 @@ from orchestrator.experiment.experiment import Experiment, known_experiment
 from orchestrator.experiment.yaml_files import Document, override, validate
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
-from orchestrator.journal.trial import Stage
 from orchestrator.machines.processes import sigterm_as_ctrl_c
 from orchestrator.results.confirmation_plan import choose_candidates
 from orchestrator.text.terminal import path_text, say, typed_program
@@ -74,9 +73,9 @@ def command_for(verb: Sequence[str], directory: Path, options: Mapping[str, str]
     return shlex.join([typed_program(), *verb, resolved.name, *words])
 
 
-def how_to_resume(directory: Path, history: History, stages: Collection[Stage]) -> str:
-    """Return a text with an experiment's directory, and the command that resumes its interrupted stages."""
-    command = command_to_resume(directory, history, None if Stage.SEARCH in stages else "confirm")
+def how_to_resume(directory: Path, history: History, verb: str | None) -> str:
+    """Return a text with an experiment's directory, and the command that resumes it, see ``command_to_resume``."""
+    command = command_to_resume(directory, history, verb)
     return f"{directory}: " + (f"resume with: {command}" if command else "resume with the same command")
 
 

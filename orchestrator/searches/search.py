@@ -1,7 +1,7 @@
 """A search from its description to its winners; ``run_search`` has all steps from top to bottom."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -84,7 +84,6 @@ def run_search(
         UserError: If experiment, data, output or cluster is refused, or the experiment is running already.
         SearchInterruptedError: If SIGINT or SIGTERM ended it.
     """
-    stages = (Stage.CONFIRM,) if confirm_alone else (Stage.SEARCH, Stage.CONFIRM)
     # Options of the command line, beside ``--output``, that a command which resumes needs.
     arguments = {"data-root": data_root, "address": cluster.address, "tracking-uri": tracking_uri}
     options = {name: without_password(value) for name, value in arguments.items() if value is not None}
@@ -110,7 +109,9 @@ def run_search(
         tracking = TrackingProcess(here.uri, output, experiment.name, ledger.path)
 
         def interrupted() -> SearchInterruptedError:
-            return SearchInterruptedError(how_to_resume(directory, ledger.history, stages))
+            return SearchInterruptedError(
+                how_to_resume(directory, ledger.history, "confirm" if confirm_alone else None)
+            )
 
         with closing(checkpoints), tracked(tracking), answered(interrupted):
             before = ledger.history.ended_by
@@ -121,7 +122,7 @@ def run_search(
             ready = workload.expecting(here.digests)
             session = Session(experiment, ledger, ready, checkpoints, here.scratch, limit=meter.limit, cluster=cluster)
             with session.ray:
-                signal, ended_by = run_stages(session, meter, stages, quiet)
+                signal, ended_by = run_stages(session, meter, quiet, confirm_alone=confirm_alone)
             if signal is not None:
                 ledger.append(ExperimentEnded(outcome="interrupted", ended_by="signal"))
                 raise interrupted()
@@ -163,14 +164,14 @@ def describe_start(experiment: Experiment, history: History, directory: Path) ->
 
 
 def run_stages(
-    session: "Session", meter: BudgetMeter, stages: Collection[Stage], quiet: bool
+    session: "Session", meter: BudgetMeter, quiet: bool, *, confirm_alone: bool
 ) -> tuple[int | None, str | None]:
-    """Run what is left of the stages.
+    """Run what is left of the search, or none of it, then the confirmation.
 
     Returns:
         The signal that ended a stage, or ``None``. The end of the search, see ``find_ending``.
     """
-    signal = search_stage(session, meter, quiet) if Stage.SEARCH in stages else None
+    signal = None if confirm_alone else search_stage(session, meter, quiet)
     # Before the confirmation, whose time is none of the budget's.
     ended_by = find_ending(session.experiment, session.ledger.history, meter)
     return (confirm_stage(session, quiet) if signal is None else signal), ended_by

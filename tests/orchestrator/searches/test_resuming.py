@@ -17,7 +17,7 @@ from orchestrator.journal.directory import read_history
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.trial import Stage, TrialState
+from orchestrator.journal.trial import TrialState
 from orchestrator.machines.cluster import Cluster
 from orchestrator.searches.preparation import open_checkpoints, open_directory
 from orchestrator.searches.resuming import (
@@ -46,17 +46,15 @@ def begin(folder: Path, **changes: Any) -> Path:
         return folder
 
 
-@pytest.mark.parametrize(
-    ("stages", "verb"), [((Stage.SEARCH, Stage.CONFIRM), "resume"), ((Stage.CONFIRM,), "confirm")], ids=str
-)
-def test_each_stage_is_resumed_by_its_own_command(tmp_path: Path, stages: tuple[Stage, ...], verb: str) -> None:
+@pytest.mark.parametrize(("verb", "named"), [(None, "resume"), ("confirm", "confirm")])
+def test_each_stage_is_resumed_by_its_own_command(tmp_path: Path, verb: str | None, named: str) -> None:
     folder = begin(tmp_path / "tiny")
-    text = how_to_resume(folder, read_history(folder), stages)
-    assert text.startswith(f"{folder}: resume with: orchestrator {verb} tiny --output ")
+    text = how_to_resume(folder, read_history(folder), verb)
+    assert text.startswith(f"{folder}: resume with: orchestrator {named} tiny --output ")
 
 
 def test_without_a_record_of_a_start_the_same_command_resumes(tmp_path: Path) -> None:
-    assert how_to_resume(tmp_path, History(), (Stage.SEARCH,)) == f"{tmp_path}: resume with the same command"
+    assert how_to_resume(tmp_path, History(), None) == f"{tmp_path}: resume with the same command"
 
 
 def test_an_experiment_is_read_back_from_its_journal(tmp_path: Path) -> None:
