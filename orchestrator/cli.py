@@ -10,7 +10,6 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from functools import cache
 from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated, Any, NoReturn
@@ -90,7 +89,6 @@ FUNCTIONS = {"list": "list_names", "check-plugin": "check_plugin"}
 """Name of a command -> function of its module, where the two differ."""
 
 
-@cache
 def load_command(name: str) -> Any:
     """Import a command of ``COMMANDS``, and return it as the parser of the command line takes it."""
     module = import_module(f"orchestrator.commands.{MODULES.get(name, name)}")

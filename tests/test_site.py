@@ -59,10 +59,10 @@ def test_the_reference_of_records_has_every_kind() -> None:
 def test_commands_are_listed_with_their_parameters() -> None:
     listed = list_commands()
     assert {"search", "data describe", "regress accept", "list"} <= {command.name for command in listed}
-    options = {(command.name, parameter.name): parameter for command in listed for parameter in command.parameters}
-    assert options["search", "--json"].value == "" and options["search", "EXPERIMENT"].default == "required"
-    assert options["list", "WHAT"].value.startswith("`experiments`, `suites`, ")
-    assert all(parameter.meaning for parameter in options.values())
+    options = {(command.name, parameter["name"]): parameter for command in listed for parameter in command.parameters}
+    assert options["search", "--json"]["value"] == "" and options["search", "EXPERIMENT"]["default"] == "required"
+    assert options["list", "WHAT"]["value"].startswith("`experiments`, `suites`, ")
+    assert all(parameter["meaning"] for parameter in options.values())
 
 
 def test_every_exit_code_is_in_the_reference_of_commands() -> None:
@@ -91,7 +91,7 @@ def test_assistants_read_every_command_and_exit_code() -> None:
     commands = list_commands()
     lines = {line for line in llms().splitlines() if line.startswith("- ")}
     for command in commands:
-        takes_json = any(parameter.name == "--json" for parameter in command.parameters)
+        takes_json = any(parameter["name"] == "--json" for parameter in command.parameters)
         assert f"- `{command.usage}{' [--json]' if takes_json else ''}`: {command.meaning}" in lines
     assert {f"- {code}: {meaning}" for code, meaning in EXIT_CODES} <= lines
 

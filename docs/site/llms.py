@@ -56,7 +56,7 @@ def _block(text: str, language: str) -> str:
 
 
 def _line(command: Command) -> str:
-    takes_json = any(parameter.name == "--json" for parameter in command.parameters)
+    takes_json = any(parameter["name"] == "--json" for parameter in command.parameters)
     return f"- `{command.usage}{' [--json]' if takes_json else ''}`: {command.meaning}"
 
 

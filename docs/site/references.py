@@ -95,44 +95,36 @@ def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> li
 
 
 @dataclass(frozen=True)
-class Parameter:
-    """An argument, which has no name on the command line, or an option of a command, as users type them.
+class Command:
+    """A command such as ``data describe`` with its help, its arguments and then its options, as ``--help`` has them.
 
-    The value is empty for a switch; the default is JSON, ``required``, or empty where there is none.
+    Attributes:
+        parameters: ``name``, ``value``, ``default``, ``meaning`` and ``is_argument`` of each. The value is empty for a
+            switch; the default is JSON, ``required``, or empty where there is none.
     """
 
     name: str
-    value: str
-    default: str
     meaning: str
-    is_argument: bool
-
-
-@dataclass(frozen=True)
-class Command:
-    """A command such as ``data describe`` with its help, its arguments and then its options, as ``--help`` has them."""
-
-    name: str
-    meaning: str
-    parameters: tuple[Parameter, ...]
+    parameters: Sequence[Mapping[str, Any]]
 
     @property
     def usage(self) -> str:
         """The command with its arguments and required options; arguments in brackets can be left out."""
-        arguments = [parameter for parameter in self.parameters if parameter.is_argument]
-        shown = [argument.name if argument.default == "required" else f"[{argument.name}]" for argument in arguments]
-        options = [
-            parameter for parameter in self.parameters if not parameter.is_argument and parameter.default == "required"
-        ]
-        shown += [f"{option.name} {option.name.strip('-').upper()}" for option in options]
-        return " ".join(["orchestrator", self.name, *shown])
+        words = ["orchestrator", self.name]
+        for parameter in self.parameters:
+            name, is_required = parameter["name"], parameter["default"] == "required"
+            if parameter["is_argument"]:
+                words.append(name if is_required else f"[{name}]")
+            elif is_required:
+                words.append(f"{name} {name.strip('-').upper()}")
+        return " ".join(words)
 
 
 def list_commands() -> list[Command]:
     """Return all commands in alphabetical order."""
     group = typer.main.get_command(app)
     return [
-        Command(name, _markdown(command.help or ""), tuple(_parameters(command)))
+        Command(name, _markdown(command.help or ""), _parameters(command))
         for name, command in sorted(_leaves(group, ""))
     ]
 
@@ -156,9 +148,9 @@ def write_command_reference() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _row(parameter: Parameter) -> tuple[str, ...]:
-    default = f"`{parameter.default}`" if parameter.default not in ("", "required") else parameter.default
-    return f"`{parameter.name}`", parameter.value, default, parameter.meaning
+def _row(parameter: Mapping[str, Any]) -> tuple[str, ...]:
+    name, value, default, meaning, _ = parameter.values()
+    return f"`{name}`", value, default if default in ("", "required") else f"`{default}`", meaning
 
 
 def _leaves(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
@@ -170,13 +162,13 @@ def _leaves(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{name}", command
 
 
-def _parameters(command: Any) -> list[Parameter]:
+def _parameters(command: Any) -> list[dict[str, Any]]:
     kinds = get_type_hints(inspect.unwrap(command.callback))
     parameters = [_parameter(declared, kinds[declared.name]) for declared in command.params if declared.name in kinds]
-    return sorted(parameters, key=lambda parameter: not parameter.is_argument)
+    return sorted(parameters, key=lambda parameter: not parameter["is_argument"])
 
 
-def _parameter(declared: Any, kind: Any) -> Parameter:
+def _parameter(declared: Any, kind: Any) -> dict[str, Any]:
     is_argument, is_switch = declared.param_type_name == "argument", kind is bool
     name, metavar = ", ".join(declared.opts), declared.metavar
     value = "" if is_switch else f"`{metavar}`" if metavar and not is_argument else _value(kind)
@@ -184,7 +176,8 @@ def _parameter(declared: Any, kind: Any) -> Parameter:
     meaning = _markdown(declared.help or "")
     if declared.envvar:
         meaning += f" From the environment: `{declared.envvar}`."
-    return Parameter((metavar or name.upper()) if is_argument else name, value, default, meaning, is_argument)
+    shown = (metavar or name.upper()) if is_argument else name
+    return {"name": shown, "value": value, "default": default, "meaning": meaning, "is_argument": is_argument}
 
 
 def _value(kind: Any) -> str:

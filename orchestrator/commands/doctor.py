@@ -1,7 +1,7 @@
 """``orchestrator doctor``: whether a machine has what a search needs, and whether an experiment's files are whole."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -43,7 +43,7 @@ def doctor(
     # Findings quote folders and addresses of the command line, which may contain a password.
     findings = [replace(finding, found=without_password(finding.found)) for finding in findings]
     if options.quiet:
-        print(json.dumps([asdict(finding) for finding in findings], indent=2))
+        print(json.dumps([finding.to_dict() for finding in findings], indent=2))
     else:
         show_findings(findings)
     if any(finding.state == "fail" for finding in findings):

@@ -1,9 +1,9 @@
 """``orchestrator evaluate`` and ``cocos``: the retrieval metrics of a checkpoint, and the samples that train it."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.table import Table
@@ -15,7 +15,6 @@ from orchestrator.text.values import value_text
 from orchestrator.text.wording import number_text, share_text
 from orchestrator.workload.evaluation import JudgedEvaluation, measure_checkpoint
 from orchestrator.workload.evaluation import evaluate as evaluate_checkpoint
-from trainables.cocos import Spread
 from trainables.errors import ConfigError
 from trainables.judgements import count_sentences
 
@@ -44,23 +43,25 @@ def cocos(
         checkpoint, data_root, epsilon=epsilon, convention=convention, device=device, curve=CURVE if curve else ()
     )
     if as_json:
-        print(json.dumps(result.to_dict(), indent=2))
+        print(json.dumps(result, indent=2))
         return
-    rows = [[name, value_text(spread.mean), value_text(spread.std)] for name, spread in result.statistics.items()]
-    title = f"{result.dataset} train: {result.model} {result.loss}, epsilon {epsilon:g}, {convention} convention"
+    rows = [[name, *map(value_text, spread.values())] for name, spread in result["statistics"].items()]
+    title = (
+        f"{result['dataset']} train: {result['model']} {result['loss']}, epsilon {epsilon:g}, {convention} convention"
+    )
     make_console().print(make_table(["counter", "mean", "std over batches (ddof 0)"], rows, title, texts=1))
-    if result.curve:
-        make_console().print(_curve_table(result.curve))
+    if curve:
+        make_console().print(_curve_table(result["curve"]))
 
 
-def _curve_table(curve: Mapping[float, Mapping[str, Spread]]) -> Table:
+def _curve_table(curve: Sequence[Mapping[str, Any]]) -> Table:
     """Return each counter's mean, a column an epsilon; ``-`` where no query has a counted candidate."""
-    names = dict.fromkeys(name for counters in curve.values() for name in counters)
+    columns = [point["statistics"] for point in curve]
     rows = [
-        [name, *(value_text(counters[name].mean) if name in counters else "-" for counters in curve.values())]
-        for name in names
+        [name, *(value_text(counters[name]["mean"]) if name in counters else "-" for counters in columns)]
+        for name in dict.fromkeys(name for counters in columns for name in counters)
     ]
-    headings = ["counter", *(f"{epsilon:g}" for epsilon in curve)]
+    headings = ["counter", *(f"{point['epsilon']:g}" for point in curve)]
     return make_table(headings, rows, "mean of each counter by epsilon", texts=1)
 
 

@@ -56,7 +56,12 @@ def init(
     chosen = dataset or next(iter(names), None)
     source = source or (SCENES if chosen in (None, "scenes") else GENERAL)
     write_whole(file, begun_from(shipped[source].read_text(encoding="utf-8"), file, chosen))
-    load_experiment(str(file))
+    try:
+        load_experiment(str(file))
+    except ConfigError:
+        # Most often the name of the file is no name of an experiment.
+        file.unlink()
+        raise
     on = f" on {chosen}" if chosen else ""
     others = f" (--dataset for another: {', '.join(name for name in names if name != chosen)})" if names[1:] else ""
     say(f"{file}: begun from {source}{on}{others}")
@@ -79,7 +84,7 @@ def begun_from(text: str, file: Path, dataset: str | None = None) -> str:
     """Return a shipped experiment's text under the name of a new file, with the keys that it leaves out as comments."""
     former = re.search(r"^name: *(\S+)", text, re.M)
     assert former is not None
-    renamed = re.sub(rf"(?<![\w-]){re.escape(former[1])}(?![\w-])", file.stem, text)
+    renamed = re.sub(rf"(?<![\w-]){re.escape(former[1])}(?![\w-])", lambda _: file.stem, text)
     renamed = renamed.replace(f"orchestrator search {file.stem}", f"orchestrator search {file}")
     if dataset is not None:
         shown = dataset if re.fullmatch(r"[A-Za-z][\w-]*", dataset) else json.dumps(dataset)

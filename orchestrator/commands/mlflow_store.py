@@ -43,19 +43,11 @@ def ui(
     token = secrets.token_urlsafe(24)
     page = (newest_page(uri) or "/").removeprefix("/")
     say(f"open http://{HOST}:{chosen}/?token={token}{page} (Ctrl-C ends it; it takes some seconds to start)")
-    raise typer.Exit(serve_mlflow(uri, chosen, token))
-
-
-def serve_mlflow(uri: str, port: int, token: str) -> int:
-    """Run MLflow's server until the server or this process ends; return its exit code, or 0 after an interrupt."""
     # Set in the environment, because other users can read command lines, and these are secrets.
     private = {"PYTHONWARNINGS": "ignore", "MLFLOW_BACKEND_STORE_URI": uri, "ORCHESTRATOR_UI_TOKEN": token}
-    command = [sys.executable, "-m", "orchestrator.tracking.server", "--host", HOST, "--port", str(port)]
-    with bound_process(command, {**os.environ, **private}) as server:
-        try:
-            return server.wait()
-        except KeyboardInterrupt:
-            return 0
+    command = [sys.executable, "-m", "orchestrator.tracking.server", "--host", HOST, "--port", str(chosen)]
+    with bound_process(command, {**os.environ, **private}) as server, suppress(KeyboardInterrupt):
+        raise typer.Exit(server.wait())
 
 
 def choose_port(wanted: int) -> int:

@@ -5,7 +5,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,6 +32,7 @@ from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import say
 from orchestrator.views.terminal import show
 from trainables.errors import ConfigError
+from trainables.files import make_writable
 
 
 class SuiteFirst(TyperGroup):
@@ -96,13 +97,25 @@ def run(
     """
     settings = [*(overrides or []), *([] if max_seeds is None else [f"max_seeds={max_seeds}"])]
     chosen, path = load_suite(suite, settings)
+    copies = {name: copy for name, copy in (("junit.xml", junit), ("report.html", report)) if copy is not None}
+    _check_copies(copies.values())
     request = _request(reference or default_path(path), options, if_due)
     done = rerun(chosen, request, make_workload(chosen.resources, options.data_root))
-    for name, copy in (("junit.xml", junit), ("report.html", report)):
-        if copy is not None:
-            shutil.copyfile(done.directory / name, copy)
+    for name, copy in copies.items():
+        shutil.copyfile(done.directory / name, copy)
     news = None if done.result is None else f"{chosen.name}: {headline(done.result)}"
     _end(done, news, ("report.html", "junit.xml", SUMMARY), as_json=options.quiet)
+
+
+def _check_copies(files: Iterable[Path]) -> None:
+    """Make the folders of files; refuse a file that cannot be written now rather than after the rerun."""
+    for file in files:
+        try:
+            make_writable(file.parent)
+        except OSError as error:
+            raise ConfigError(f"{file}: cannot be written: {error.strerror}; name another file") from None
+        if file.is_dir():
+            raise ConfigError(f"{file}: is a folder; name a file")
 
 
 @app.command()

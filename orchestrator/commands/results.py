@@ -81,7 +81,7 @@ def report(
     """Write each experiment as one HTML file that needs no network; of several, also an overview."""
     require("report", "`orchestrator report`")
 
-    directories = [find_directory(name, output) for name in dict.fromkeys(experiments)]
+    directories = list(dict.fromkeys(find_directory(name, output) for name in experiments))
     asked = data_root if queries else None
     paths = report_experiments(directories, output, data_root=asked, device=device)
     path = paths[-1]

@@ -123,9 +123,8 @@ def _closing(result: SearchResult, output: Path) -> list[str]:
 
 def _next(result: SearchResult) -> str:
     """Return the next command, ready to be pasted: of an unconfirmed winner the confirmation."""
-    options = [part for name, value in result.history.options.items() for part in (f"--{name}", value)]
     if result.history.experiment.confirm is None and result.ended_by not in SPENT:
-        return command_for(["confirm"], result.directory, options)
+        return command_for(["confirm"], result.directory, result.history.options)
     return command_for(["report"], result.directory)
 
 

@@ -52,7 +52,7 @@ def train(
         own_device = [] if device == "auto" else [device]
         options |= {"--set": overrides or [], "--device": own_device, "--plugin": plugins or []}
         arguments = [part for option, values in options.items() for value in values for part in (option, value)]
-        again = ["orchestrator", "train", *([str(config)] if config else []), *arguments]
+        again = [typed_program(), "train", *([str(config)] if config else []), *arguments]
         raise TrainingInterruptedError(_how_to_resume(directory_of(chosen, output, name), again)) from None
     if as_json:
         print(json.dumps(result.to_dict(), indent=2))
@@ -60,7 +60,8 @@ def train(
     best = f"{chosen.metric} {metric_text(chosen.metric, result.metrics[chosen.metric])}"
     chance = number_text(result.chance_rsum)
     say(f"best epoch {result.best_epoch} of {result.epochs}: {best}; the rsum of chance is {chance}")
-    say(f"evaluate it on test: {typed_program()} evaluate {result.checkpoint} --data-root {data_root}")
+    evaluation = [typed_program(), "evaluate", str(result.checkpoint), "--data-root", str(data_root)]
+    say(f"evaluate it on test: {shlex.join(evaluation)}")
 
 
 def _how_to_resume(directory: Path, again: Sequence[str]) -> str:

@@ -7,9 +7,9 @@ A repair deletes no result: a file that the journal does not know, or contradict
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,21 +44,6 @@ from trainables.extras import is_installed
 from trainables.files import write_whole
 
 
-@dataclass(frozen=True)
-class Breach:
-    """A rule about an experiment's folder that does not hold.
-
-    Attributes:
-        mend: Makes the rule hold again and returns what it did, for people; raises ``OSError`` where that fails.
-            ``None`` where a person has to decide.
-        hides: Whether this breach keeps other breaches from being found.
-    """
-
-    finding: Check
-    mend: Callable[[], str] | None = None
-    hides: bool = False
-
-
 def check_experiment(directory: Path, uri: str, *, repair: bool = False) -> list[Check]:
     """Check an experiment's folder against its journal and the MLflow store, and mend it if asked to.
 
@@ -76,10 +61,10 @@ def check_experiment(directory: Path, uri: str, *, repair: bool = False) -> list
                 with (directory / JOURNAL_FILE).open("rb") as journal:
                     refuse_taken(journal, directory / JOURNAL_FILE)
             findings = [_mended(breach) for breach in breaches]
-            if any(breach.hides and breach.mend for breach in breaches):
+            if any(breach.hides for breach in breaches):
                 findings += [_mended(breach) for breach in find_breaches(directory, uri, held=True)]
     else:
-        findings = [breach.finding for breach in breaches]
+        findings = breaches
     if findings:
         return findings
     holder = find_holder(directory)
@@ -87,7 +72,7 @@ def check_experiment(directory: Path, uri: str, *, repair: bool = False) -> list
     return [Check("experiment", "ok", f"{directory}: everything holds{running}")]
 
 
-def find_breaches(directory: Path, uri: str, *, held: bool = False) -> Iterator[Breach]:
+def find_breaches(directory: Path, uri: str, *, held: bool = False) -> Iterator[Check]:
     """Look at everything, the journal first.
 
     While another process runs the experiment, records and checkpoints that are being written are no breach. No other
@@ -117,7 +102,7 @@ def find_breaches(directory: Path, uri: str, *, held: bool = False) -> Iterator[
         yield from check_tracking(directory, history, uri)
 
 
-def check_lock(directory: Path) -> Iterator[Breach]:
+def check_lock(directory: Path) -> Iterator[Check]:
     """No process that died left a lock, child processes or a scratch folder behind."""
     holder = read_lock(directory)
     if holder is None:
@@ -126,10 +111,10 @@ def check_lock(directory: Path) -> Iterator[Breach]:
     left = [] if scratch is None else find_processes(scratch)
     problem = f"left by process {holder.pid}, which is gone, with {len(left)} processes and {scratch or 'no scratch'}"
     # `check_experiment` mends while it holds the lock, and `hold` has already cleared up after the former holder.
-    yield Breach(Check("lock", "fail", problem, "--repair, or the next start, clears up"), lambda: "cleared up")
+    yield Check("lock", "fail", problem, "--repair, or the next start, clears up", lambda: "cleared up")
 
 
-def _torn(reader: JournalReader) -> Breach:
+def _torn(reader: JournalReader) -> Check:
     """Describe the end of a journal whose last record is not whole."""
     path = reader.path
     problem = f"{path}: {len(reader.rest)} bytes of a record that was being written when the process was killed"
@@ -142,52 +127,54 @@ def _torn(reader: JournalReader) -> Breach:
         Ledger(path).close()
         return f"cut off, and its event happens again; the file as it was: {copy}"
 
-    return Breach(Check("journal", "fail", problem, remedy), cut)
+    return Check("journal", "fail", problem, remedy, cut)
 
 
-def check_journal(records: list[Record], history: History) -> Iterator[Breach]:
+def check_journal(records: list[Record], history: History) -> Iterator[Check]:
     """Each trial has every epoch once and one end."""
     remedy = "the journal contradicts itself: restore it from a backup"
     ends = Counter(record.trial for record in records if has_ended(record))
     for trial in history.trials.values():
         if ends[trial.id] != (trial.state is not TrialState.RUNNING):
-            yield Breach(Check("trial", "fail", f"{trial.id}: ended {ends[trial.id]} times", remedy))
+            yield Check("trial", "fail", f"{trial.id}: ended {ends[trial.id]} times", remedy)
         if sorted(trial.epochs) != list(range(1, trial.last_epoch + 1)):
-            yield Breach(Check("trial", "fail", f"{trial.id}: has epochs {sorted(trial.epochs)}", remedy))
+            yield Check("trial", "fail", f"{trial.id}: has epochs {sorted(trial.epochs)}", remedy)
     epochs = Counter((record.trial, record.epoch) for record in records if isinstance(record, EpochEnded))
     for (name, epoch), times in epochs.items():
         if times > 1:
-            yield Breach(Check("trial", "fail", f"{name}: epoch {epoch} is there {times} times", remedy))
+            yield Check("trial", "fail", f"{name}: epoch {epoch} is there {times} times", remedy)
     if history.ended_by == "trials" and history.running():
         names = ", ".join(trial.id for trial in history.running())
-        yield Breach(Check("trial", "fail", f"the search is finished, but these are not: {names}", remedy))
+        yield Check("trial", "fail", f"the search is finished, but these are not: {names}", remedy)
 
 
-def check_checkpoints(trials: Path, history: History, *, runs: bool) -> Iterator[Breach]:
+def check_checkpoints(trials: Path, history: History, *, runs: bool) -> Iterator[Check]:
     """Each checkpoint is whole and known to the journal, and each trial that needs a checkpoint has one."""
+    newest: dict[str, int] = {}
     for path in (path for folder in sorted(trials.glob("*/")) for path in list_epochs(folder)):
         damage = find_damage(path)
-        if damage is not None:
+        if damage is None:
+            newest[path.parent.name] = epoch_of(path.name) or 0
+        elif not (runs and not path.exists()):
+            # A process that runs the experiment removes older checkpoints.
             remedy = "--repair sets it aside, so that the one before is used"
-            yield Breach(Check("checkpoint", "fail", damage, remedy), partial(_set_aside, path))
+            yield Check("checkpoint", "fail", damage, remedy, partial(_set_aside, path))
     for trial in history.trials.values():
-        yield from _check_kept(trials / trial.id, trial)
+        yield from _check_kept(trial, newest.get(trial.id, 0))
     if not runs:
         epochs = {trial.id: trial.last_epoch for trial in history.trials.values()}
         checkpoints = FolderStore(trials)
         if halves := checkpoints.partial():
             problem = f"half written when its process was killed: {some(map(str, halves))}"
             remedy = "--repair, or the next start, removes it; its epoch is trained again"
-            yield Breach(Check("checkpoint", "fail", problem, remedy), partial(_remove_partial, checkpoints))
+            yield Check("checkpoint", "fail", problem, remedy, partial(_remove_partial, checkpoints))
         if beyond := checkpoints.ahead(epochs):
             problem = f"beyond what the journal knows: {some(entry.address for entry in beyond)}"
             remedy = f"--repair, or the next start, moves it to {trials.parent / FOLDER}"
-            yield Breach(
-                Check("checkpoint", "fail", problem, remedy), lambda: f"moved to {some(checkpoints.rewind(epochs))}"
-            )
+            yield Check("checkpoint", "fail", problem, remedy, lambda: f"moved to {some(checkpoints.rewind(epochs))}")
 
 
-def check_passed_over(history: History) -> Iterator[Breach]:
+def check_passed_over(history: History) -> Iterator[Check]:
     """No running trial had to go back to an older checkpoint.
 
     The checkpoints in a bucket are not read here, so for a bucket these records are all that is known of damage.
@@ -195,27 +182,25 @@ def check_passed_over(history: History) -> Iterator[Breach]:
     for trial in history.running():
         for damage in trial.damage:
             remedy = "the trial trained those epochs again, with the same numbers; find out what damages files there"
-            yield Breach(Check("checkpoint", "warn", f"{trial.id}: passed over: {damage}", remedy))
+            yield Check("checkpoint", "warn", f"{trial.id}: passed over: {damage}", remedy)
 
 
-def check_unknown(directory: Path, history: History) -> Iterator[Breach]:
+def check_unknown(directory: Path, history: History) -> Iterator[Check]:
     """The journal knows all trials of the checkpoints and of ``summary.json``."""
     unknown = find_unknown(directory, history)
     if unknown.lost is not None:
         remedy = f"restore {directory / JOURNAL_FILE} from a backup; without one, resume trains again what is lost"
-        yield Breach(Check("journal", "fail", unknown.lost, remedy))
+        yield Check("journal", "fail", unknown.lost, remedy)
     if unknown.moved is not None:
         remedy = "move them back if the journal that knows them is restored; else remove them when nobody needs them"
-        yield Breach(Check("set aside", "warn", unknown.moved, remedy))
+        yield Check("set aside", "warn", unknown.moved, remedy)
     if unknown.summarised:
         problem = f"{directory / SUMMARY}: has {unknown.summarised} trials that the journal does not know"
         remedy = f"--repair, or the next start, moves it to {directory / FOLDER}"
-        yield Breach(
-            Check("file", "fail", problem, remedy), lambda: f"moved to {set_summary_aside(directory, history)}"
-        )
+        yield Check("file", "fail", problem, remedy, lambda: f"moved to {set_summary_aside(directory, history)}")
 
 
-def check_derived(directory: Path, history: History) -> Iterator[Breach]:
+def check_derived(directory: Path, history: History) -> Iterator[Check]:
     """The files that are made from the journal say what the journal says."""
     if not history.experiment:
         return
@@ -226,52 +211,51 @@ def check_derived(directory: Path, history: History) -> Iterator[Breach]:
         if not _says(directory / name, text):
             problem = f"{directory / name}: missing, damaged, or not what the journal says"
             remedy = f"--repair writes it again from the journal, and keeps a former file in {directory / FOLDER}"
-            yield Breach(Check("file", "fail", problem, remedy), partial(_write, directory / name, text))
+            yield Check("file", "fail", problem, remedy, partial(_write, directory / name, text))
 
 
-def check_tracking(directory: Path, history: History, uri: str) -> list[Breach]:
+def check_tracking(directory: Path, history: History, uri: str) -> list[Check]:
     """MLflow has one run for each trial, in the trial's state, with all epochs, and knows where the run's files are."""
     if not is_installed("tracking"):
         remedy = "pip install 'icr-orchestrator[tracking]'"
         problem = "MLflow is not installed, so nobody looked at what MLflow holds"
-        return [Breach(Check("tracking", "warn", problem, remedy))]
+        return [Check("tracking", "warn", problem, remedy)]
     shown, mend = without_password(uri), partial(_deliver, directory.resolve(), uri)
     try:
         differences = find_differences(uri, directory.resolve().parent, history)
     except ExperimentDeletedError as error:
         remedy = "--repair brings it back; a start of the search, or sync of all experiments, does not"
-        return [Breach(Check("tracking", "fail", f"{shown}: {error}", remedy), mend)]
+        return [Check("tracking", "fail", f"{shown}: {error}", remedy, mend)]
     except StoreMovedError as error:
-        return [Breach(refused("tracking", error, ". "))]
+        return [refused("tracking", error, ". ")]
     except store_failures() as error:
         remedy = "start the server; a damaged database can be removed: --repair then makes it again from the journals"
-        return [Breach(Check("tracking", "fail", f"{shown}: {first_line(error)}", remedy))]
+        return [Check("tracking", "fail", f"{shown}: {first_line(error)}", remedy)]
     if not differences:
         return []
     named = "; ".join(differences[:3]) + (f"; and {len(differences) - 3} more" if len(differences) > 3 else "")
     remedy = "--repair, or the next start, sends what is missing"
-    return [Breach(Check("tracking", "fail", f"{shown}: {named}", remedy), mend)]
+    return [Check("tracking", "fail", f"{shown}: {named}", remedy, mend)]
 
 
-def _mended(breach: Breach) -> Check:
+def _mended(breach: Check) -> Check:
     if breach.mend is None:
-        return breach.finding
+        return breach
     try:
         done = breach.mend()
     except (OSError, DeliveryError) as error:
-        return replace(breach.finding, way_out=f"could not be repaired: {error}")
-    return replace(breach.finding, state="warn", way_out=f"repaired: {done}")
+        return replace(breach, way_out=f"could not be repaired: {error}")
+    return replace(breach, state="warn", way_out=f"repaired: {done}")
 
 
-def _check_kept(folder: Path, trial: Trial) -> Iterator[Breach]:
-    good = [path for path in list_epochs(folder) if find_damage(path) is None]
-    newest = (epoch_of(good[-1].name) if good else None) or 0
-    if trial.state is TrialState.FINISHED and not good:
+def _check_kept(trial: Trial, newest: int) -> Iterator[Check]:
+    """Check a trial by the epoch of its newest good checkpoint, which is 0 where it has none."""
+    if trial.state is TrialState.FINISHED and not newest:
         problem = f"{trial.id}: finished, and has no good checkpoint left"
-        yield Breach(Check("checkpoint", "fail", problem, "its numbers are kept; restore its model from a backup"))
+        yield Check("checkpoint", "fail", problem, "its numbers are kept; restore its model from a backup")
     if trial.state is TrialState.RUNNING and newest < trial.last_epoch:
         problem = f"{trial.id}: {trial.last_epoch - newest} epochs of {trial.last_epoch} have no good checkpoint"
-        yield Breach(Check("checkpoint", "warn", problem, "they are trained again, with the same numbers"))
+        yield Check("checkpoint", "warn", problem, "they are trained again, with the same numbers")
 
 
 def _says(path: Path, text: str) -> bool:
@@ -285,18 +269,18 @@ def _says(path: Path, text: str) -> bool:
     return False
 
 
-def _salvaged(path: Path, error: JournalError) -> Breach:
+def _salvaged(path: Path, error: JournalError) -> Check:
     """Describe the records of a damaged journal that can be kept; a journal without any is left as it is."""
     try:
         repair = salvage(path)
     except (JournalError, FileNotFoundError):
-        return Breach(refused("journal", error))
+        return refused("journal", error)
 
     def write() -> str:
         copy = repair.write()
         return f"kept {len(repair.kept)} records; the journal as it was: {copy}; resume trains again what is lost"
 
-    return Breach(Check("journal", "fail", repair.statement, repair.way_out), write, hides=True)
+    return Check("journal", "fail", repair.statement, repair.way_out, write, hides=True)
 
 
 def _set_aside(path: Path) -> str:

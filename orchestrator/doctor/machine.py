@@ -4,7 +4,8 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
@@ -34,12 +35,21 @@ class Check:
     Attributes:
         state: ``ok``, ``warn`` (works, with a reservation) or ``fail`` (does not work).
         way_out: Advice to the user; empty if nothing is to be done.
+        mend: Makes a broken rule hold again and returns what it did, for people; raises ``OSError`` where that fails.
+            ``None`` where a person has to decide.
+        hides: Whether the broken rule keeps others from being found.
     """
 
     check: str
     state: Literal["ok", "warn", "fail"]
     found: str
     way_out: str = ""
+    mend: Callable[[], str] | None = field(default=None, compare=False)
+    hides: bool = field(default=False, compare=False)
+
+    def to_dict(self) -> dict[str, str]:
+        """Return plain values for ``--json``."""
+        return {"check": self.check, "state": self.state, "found": self.found, "way_out": self.way_out}
 
 
 def examine(data_root: str, output: Path, tracking_uri: str | None, cluster: Cluster = Cluster()) -> list[Check]:
@@ -170,16 +180,16 @@ def check_port(port: int = PORT) -> Check:
 def check_data_root(data_root: str) -> Check:
     """The data root, a folder or a bucket, holds datasets."""
     remedy = f"{typed_program()} data generate scenes --images 2000 --seed 0 --out data/scenes, or --data-root FOLDER"
-    if is_bucket(data_root):
-        remedy = "copy the folders of the datasets into the bucket, or name another bucket with --data-root"
-        try:
+    try:
+        if is_bucket(data_root):
+            remedy = "copy the folders of the datasets into the bucket, or name another bucket with --data-root"
             names = ObjectStore.parse(data_root).folders()
-        except StorageError as error:
-            return Check("data root", "fail", str(error), remedy)
-    elif Path(data_root).is_dir():
-        names = sorted(path.name for path in Path(data_root).iterdir() if path.is_dir())
-    else:
-        return Check("data root", "warn", f"{data_root} is no folder", remedy)
+        elif Path(data_root).is_dir():
+            names = sorted(path.name for path in Path(data_root).iterdir() if path.is_dir())
+        else:
+            return Check("data root", "warn", f"{data_root} is no folder", remedy)
+    except (StorageError, OSError) as error:
+        return Check("data root", "fail", str(error), remedy)
     if not names:
         return Check("data root", "warn", f"{data_root} holds no dataset", remedy)
     return Check("data root", "ok", f"{data_root}: {', '.join(names)}")

@@ -151,7 +151,8 @@ def limit_concurrency(
     ``CPU`` and ``GPU`` of all machines together.
     """
     # Rounded as Ray rounds, so that a rounding error of a share loses no trial.
-    limits = {"CPUs": fuse * int(available.get("CPU", 0) / wanted.cpus + 1e-6)}
+    on_cpus = int(available.get("CPU", 0) / wanted.cpus + 1e-6)
+    limits = {"CPUs": fuse * on_cpus}
     if gpus > 0:
         limits = {"GPUs": fuse * int(available.get("GPU", 0) / gpus + 1e-6), **limits}
     if wanted.max_concurrent is not None:
@@ -160,8 +161,8 @@ def limit_concurrency(
     name = min(limits, key=lambda limit: limits[limit])
     trials = limits[name]
     # Ray fills one GPU before it takes the next GPU; on CPUs, as many stacks begin as there is room for.
-    stacks = 1 if gpus > 0 else int(available.get("CPU", 0) / wanted.cpus + 1e-6)
-    return Concurrency(trials, name, gpus / fuse, fuse, min(fuse, math.ceil(trials / max(1, stacks))))
+    stacks = 1 if gpus > 0 else max(1, on_cpus)
+    return Concurrency(trials, name, gpus / fuse, fuse, min(fuse, math.ceil(trials / stacks)))
 
 
 @dataclass(frozen=True)
@@ -291,10 +292,11 @@ def _gpus(experiment: Experiment, workload: TrainablesWorkload, machine: Mapping
     wanted = experiment.resources.gpus
     if wanted != "auto":
         return wanted
-    if machine["GPU"] and fuse > 1:
+    if not machine["GPU"]:
+        return 0.0
+    if fuse > 1:
         return 1.0
-    cells = experiment.cells() if machine["GPU"] else []
-    return choose_share(workload.measure(experiment.trial_config(cell, {})) for cell in cells) if cells else 0.0
+    return choose_share(workload.measure(experiment.trial_config(cell, {})) for cell in experiment.cells())
 
 
 def _describe_race(experiment: Experiment) -> list[str]:

@@ -97,7 +97,7 @@ def rerun(suite: Suite, request: Request, workload: Workload) -> Rerun:
         with closing(Ledger(directory / JOURNAL_FILE)) as ledger, ExitStack() as stack:
             process = TrackingProcess(here.uri, request.output, directory)
             with tracked(process) as tracking, answered(lambda: _interrupted(directory)):
-                start(ledger, experiment, here, directory, cluster, {})
+                start(ledger, experiment, here, cluster, {})
                 ledger.append(SuiteStarted(suite=suite.model_dump(mode="json")))
                 checkpoints = stack.enter_context(closing(open_checkpoints(cluster, ledger.history, directory)))
                 ready = workload.expecting(here.digests)

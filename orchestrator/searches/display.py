@@ -408,9 +408,8 @@ def end_of_search(summary: Summary, commands: Sequence[str], width: int) -> list
         Path(datasets[0]).name if len(datasets) == 1 else summary.history.name,
         printed(models.pop()) if len(models) == 1 else "",
     )
-    chance = chance_of(summary, datasets[0]) if metric == "test/rsum" else None
+    chances = (chance_of(summary, name) for name in datasets) if metric == "test/rsum" else ()
+    measure = metric_meaning(metric, *(chance for chance in chances if chance is not None))
     counted = f"{count_text(caveats, 'caveat')}; " if caveats else ""
     closing = [f"{counted}{commands[0]}", *commands[1:]] if commands else []
-    return screen(
-        first, about, metric_meaning(metric, *([] if chance is None else [chance])), sentences, closing, width
-    )
+    return screen(first, about, measure, sentences, closing, width)

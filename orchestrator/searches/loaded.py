@@ -34,7 +34,7 @@ class Best:
         confirmed: Whether the settings were trained again with fresh seeds; else it is the best trial of the search.
         val: Metrics on the val split; for a confirmed winner, means over the seeds.
         test: Metrics on the test split, likewise; empty if the split was not opened.
-        folder: Folder of the packed model; ``None`` if none was packed.
+        folder: Folder of the winner's packed model; ``None`` if it is not packed.
     """
 
     dataset: str
@@ -155,7 +155,8 @@ class LoadedExperiment:
         if winner is None:
             there = ", ".join(winners) or "none: no trial has finished"
             raise ConfigError(f"{self.directory}: no winner on {dataset or 'any dataset'}; there are: {there}")
-        packed = {champion.dataset: folder for folder, champion in packed_champions(self.directory).items()}
+        # A search that goes on may have another winner than the one that was packed.
+        packed = {champion.trial: folder for folder, champion in packed_champions(self.directory).items()}
         return Best(
             dataset=dataset,
             trial=winner.trial,
@@ -164,7 +165,7 @@ class LoadedExperiment:
             confirmed=winner.confirmed,
             val=winner.val,
             test=winner.test or {},
-            folder=packed.get(Path(dataset).name),
+            folder=packed.get(winner.model.id),
         )
 
 

@@ -77,21 +77,20 @@ def tracked(tracking: TrackingProcess) -> Iterator[TrackingProcess]:
         tracking.close(TRACKING_SECONDS)
 
 
-def start(
-    ledger: Ledger, experiment: Experiment, here: Opened, directory: Path, cluster: Cluster, options: Mapping[str, str]
-) -> None:
+def start(ledger: Ledger, experiment: Experiment, here: Opened, cluster: Cluster, options: Mapping[str, str]) -> None:
     """Record the start: experiment, data, environment, storage and the options of the command line."""
     resolved = experiment.to_dict()
-    write_whole(directory / "experiment.yaml", yaml_text(resolved))
-    started = ExperimentStarted(
-        experiment=resolved,
-        data=here.digests,
-        environment=describe_environment(),
-        storage=cluster.storage,
-        options=options,
-        tokenizers=here.tokenizers,
+    write_whole(ledger.path.with_name("experiment.yaml"), yaml_text(resolved))
+    ledger.append(
+        ExperimentStarted(
+            experiment=resolved,
+            data=here.digests,
+            environment=describe_environment(),
+            storage=cluster.storage,
+            options=options,
+            tokenizers=here.tokenizers,
+        )
     )
-    ledger.append(started)
 
 
 def check_cpus(resources: Resources) -> None:

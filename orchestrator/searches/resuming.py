@@ -4,16 +4,16 @@ A signal is early if it comes while no trial runs, e.g. while Ray starts: a Ctrl
 """
 
 import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from orchestrator.experiment.experiment import Experiment, known_experiment
 from orchestrator.experiment.yaml_files import Document, override, validate
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
-from orchestrator.journal.trial import Stage
 from orchestrator.machines.processes import sigterm_as_ctrl_c
 from orchestrator.results.confirmation_plan import choose_candidates
 from orchestrator.text.terminal import path_text, say, typed_program
@@ -62,19 +62,20 @@ def command_to_resume(directory: Path, history: History, verb: str | None = None
     """
     if history.finished or not history.experiment:
         return None
-    options = [part for name, value in history.options.items() for part in (f"--{name}", value)]
-    return command_for(_verb(history) if verb is None else [verb], directory, options)
+    return command_for(_verb(history) if verb is None else [verb], directory, history.options)
 
 
-def command_for(verb: Sequence[str], directory: Path, options: Sequence[str] = ()) -> str:
+def command_for(verb: Sequence[str], directory: Path, options: Mapping[str, str] = MappingProxyType({})) -> str:
     """Return a command about an experiment, as a person types it in the working directory."""
     resolved = directory.resolve()
-    return shlex.join([typed_program(), *verb, resolved.name, "--output", path_text(resolved.parent), *options])
+    options = {"output": path_text(resolved.parent), **options}
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    return shlex.join([typed_program(), *verb, resolved.name, *words])
 
 
-def how_to_resume(directory: Path, history: History, stages: Collection[Stage]) -> str:
-    """Return a text with an experiment's directory, and the command that resumes its interrupted stages."""
-    command = command_to_resume(directory, history, None if Stage.SEARCH in stages else "confirm")
+def how_to_resume(directory: Path, history: History, verb: str | None) -> str:
+    """Return a text with an experiment's directory, and the command that resumes it, see ``command_to_resume``."""
+    command = command_to_resume(directory, history, verb)
     return f"{directory}: " + (f"resume with: {command}" if command else "resume with the same command")
 
 

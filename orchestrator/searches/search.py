@@ -1,7 +1,7 @@
 """A search from its description to its winners; ``run_search`` has all steps from top to bottom."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,7 +45,8 @@ class SearchResult:
 
     Attributes:
         tracking_problem: Records that the MLflow store lacks, and why; ``None`` if it lacks none.
-        ended_by: ``trials``, ``plateau``, ``target``, ``hours`` or ``gpu_hours``.
+        ended_by: ``trials``, ``plateau``, ``target``, ``hours`` or ``gpu_hours``; of a confirmation alone, also
+            ``signal``, or ``None`` if a kill ended the search.
         unregistered: Why winners were not registered, or models not packed; a sentence each.
     """
 
@@ -53,7 +54,7 @@ class SearchResult:
     directory: Path
     tracking_uri: str
     tracking_problem: str | None
-    ended_by: str
+    ended_by: str | None
     registered: Sequence[Registered] = ()
     unregistered: Sequence[str] = ()
 
@@ -83,7 +84,6 @@ def run_search(
         UserError: If experiment, data, output or cluster is refused, or the experiment is running already.
         SearchInterruptedError: If SIGINT or SIGTERM ended it.
     """
-    stages = (Stage.CONFIRM,) if confirm_alone else (Stage.SEARCH, Stage.CONFIRM)
     # Options of the command line, beside ``--output``, that a command which resumes needs.
     arguments = {"data-root": data_root, "address": cluster.address, "tracking-uri": tracking_uri}
     options = {name: without_password(value) for name, value in arguments.items() if value is not None}
@@ -109,19 +109,20 @@ def run_search(
         tracking = TrackingProcess(here.uri, output, directory)
 
         def interrupted() -> SearchInterruptedError:
-            return SearchInterruptedError(how_to_resume(directory, ledger.history, stages))
+            return SearchInterruptedError(
+                how_to_resume(directory, ledger.history, "confirm" if confirm_alone else None)
+            )
 
         with closing(checkpoints), tracked(tracking), answered(interrupted):
-            before = ledger.history.ended_by or "trials"
-            start(ledger, experiment, here, directory, cluster, options)
+            before = ledger.history.ended_by
+            start(ledger, experiment, here, cluster, options)
             begun_from = (*start_warm(experiment, sources, ledger), *start_from_prior(prior, ledger))
-            for sentence in (*overlaps(experiment), *begun_from):
-                if not quiet:
-                    say(sentence)
+            if not quiet:
+                say(*overlaps(experiment), *begun_from)
             ready = workload.expecting(here.digests)
             session = Session(experiment, ledger, ready, checkpoints, here.scratch, limit=meter.limit, cluster=cluster)
             with session.ray:
-                signal, ended_by = run_stages(session, meter, stages, quiet)
+                signal, ended_by = run_stages(session, meter, quiet, confirm_alone=confirm_alone)
             if signal is not None:
                 ledger.append(ExperimentEnded(outcome="interrupted", ended_by="signal"))
                 raise interrupted()
@@ -134,7 +135,7 @@ def run_search(
 
 
 def conclude_search(
-    ledger: Ledger, workload: Workload, checkpoints: Checkpoints, directory: Path, ended_by: str, *, quiet: bool
+    ledger: Ledger, workload: Workload, checkpoints: Checkpoints, directory: Path, ended_by: str | None, *, quiet: bool
 ) -> list[str]:
     """Open the test split for the selected trials, record the end, and write the files that are made of the winners.
 
@@ -163,32 +164,25 @@ def describe_start(experiment: Experiment, history: History, directory: Path) ->
 
 
 def run_stages(
-    session: "Session", meter: BudgetMeter, stages: Collection[Stage], quiet: bool
+    session: "Session", meter: BudgetMeter, quiet: bool, *, confirm_alone: bool
 ) -> tuple[int | None, str | None]:
-    """Run what is left of the stages.
+    """Run what is left of the search, or none of it, then the confirmation.
 
     Returns:
-        The signal that ended a stage, or ``None``. The end of the search, see ``find_ending``; ``None`` where the
-        search is none of the stages.
+        The signal that ended a stage, or ``None``. The end of the search, see ``find_ending``.
     """
-    ended_by = None
-    if Stage.SEARCH in stages:
-        signal = search_stage(session, meter, quiet)
-        # Before the confirmation, whose time is none of the budget's.
-        ended_by = find_ending(session.experiment, session.ledger.history, meter)
-        if signal is not None:
-            return signal, ended_by
-    return confirm_stage(session, quiet), ended_by
+    signal = None if confirm_alone else search_stage(session, meter, quiet)
+    # Before the confirmation, whose time is none of the budget's.
+    ended_by = find_ending(session.experiment, session.ledger.history, meter)
+    return (confirm_stage(session, quiet) if signal is None else signal), ended_by
 
 
-def find_ending(experiment: Experiment, history: History, meter: BudgetMeter) -> str:
-    """Return the end of a search that no signal ended: its last trial, or a limit of its budget."""
+def find_ending(experiment: Experiment, history: History, meter: BudgetMeter) -> str | None:
+    """Return the end of a search: its last trial, or a limit of its budget; ``None`` if it was left before its end."""
     incomplete = [cell for cell in experiment.cells() if len(history.study(cell.name)) < experiment.trials_in(cell)]
     running = [trial for trial in history.stage(Stage.SEARCH) if not trial.has_ended]
     if running or not all(meter.is_closed(cell.name) for cell in incomplete):
-        limit = meter.limit()
-        if limit is not None:
-            return limit
+        return meter.limit()
     return "plateau" if incomplete else "trials"
 
 

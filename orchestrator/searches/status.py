@@ -123,10 +123,15 @@ class Status:
                 self.left = PlannedWork(experiment).left(self.history, followed.pace.rate, trainings=self._trainings())
 
     def _trainings(self) -> int | None:
-        """Return the trainings of the confirmation once the search is over: its confirmation or test has begun."""
-        if len(self.stages) > 1:
-            return self.stages[1].total
-        return 0 if self.test is not None and not self.test.has_ended else None
+        """Return the trainings of the confirmation once the search is over; an extended search is not over."""
+        search, *further = self.stages
+        is_confirming = any(status.states.get(TrialState.RUNNING) for status in further)
+        is_testing = self.test is not None and not self.test.has_ended
+        is_spent = any(used >= limit for used, limit in self.budget.values())
+        to_come = search.waiting and not (is_confirming or is_testing or is_spent)
+        if search.states.get(TrialState.RUNNING) or to_come or not (further or is_testing):
+            return None
+        return further[0].total if further else 0
 
     @property
     def name(self) -> str:

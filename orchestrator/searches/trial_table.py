@@ -72,9 +72,10 @@ def trials_table(
         kept = {trial.id for trial in shown}
         others = Counter(history.standing(trial) for trial in trials if trial.id not in kept)
         below.append(f"and {others.total():,} more: {count_words(others)}")
-    table = _columns(history)
+    objectives = [goal.metric for goal in goals_of(history)[1:]]
+    table = _columns(objectives)
     for trial in shown:
-        table.add_row(*_cells(history, trial, names[trial.id], progress))
+        table.add_row(*_cells(history, trial, names[trial.id], objectives, progress))
     return Group(Text(title, "italic"), *([table] if shown else []), *(Text(line, "dim") for line in below))
 
 
@@ -93,7 +94,7 @@ def _worst_last(trial: Trial) -> tuple[bool, bool, float]:
     return trial.state is not TrialState.FINISHED, value is None, -(value or 0.0)
 
 
-def _columns(history: History) -> Table:
+def _columns(objectives: Sequence[str]) -> Table:
     # Without lines, so that a terminal of 80 columns has room for parameters.
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("trial", no_wrap=True)
@@ -101,24 +102,21 @@ def _columns(history: History) -> Table:
     table.add_column("parameters", overflow="ellipsis", min_width=12)
     table.add_column("epoch", justify="right", no_wrap=True, min_width=5)
     table.add_column("best", justify="right", no_wrap=True)
-    for metric in _further(history):
+    for metric in objectives:
         table.add_column(Text(metric), justify="right", no_wrap=True)
     table.add_column("state", no_wrap=True)
     return table
 
 
-def _cells(history: History, trial: Trial, name: str, progress: Callable[[Trial], str]) -> list[Text]:
-    epochs = trial.total_epochs
+def _cells(
+    history: History, trial: Trial, name: str, objectives: Sequence[str], progress: Callable[[Trial], str]
+) -> list[Text]:
     best = "" if trial.best_value is None else metric_text(trial.metric, trial.best_value)
     at_best = trial.epochs.get(trial.best_epoch or 0, {})
-    others = [metric_text(metric, at_best[metric]) if metric in at_best else "" for metric in _further(history)]
+    others = [metric_text(metric, at_best[metric]) if metric in at_best else "" for metric in objectives]
     standing = history.standing(trial)
     inside = progress(trial) if standing == TrialState.RUNNING else ""
-    epoch = f"{trial.last_epoch}/{epochs}" + (f" {inside}" if inside else "")
+    epoch = f"{trial.last_epoch}/{trial.total_epochs}" + (f" {inside}" if inside else "")
     parameters = Text(format_parameters(short_names(trial.parameters)), no_wrap=True, overflow="ellipsis")
     state = Text(STANDINGS[standing], STYLES.get(standing, "dim"))
     return [Text(name), parameters, *map(Text, (epoch, best, *others)), state]
-
-
-def _further(history: History) -> list[str]:
-    return [goal.metric for goal in goals_of(history)[1:]]

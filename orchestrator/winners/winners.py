@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from orchestrator.experiment.experiment import data_key
 from orchestrator.journal.directory import checkpoint_root
@@ -27,22 +26,10 @@ from trainables.errors import UserError, reason_of
 from trainables.files import aside, read_state, take_place, write_whole
 from trainables.ranks import write_ranks
 
-if TYPE_CHECKING:
-    from trainables.ranks import Ranks
-
 
 def ranks_file(directory: Path, trial: Trial, split: str) -> Path:
     """Return where the ranks of a trial on a split lie in an experiment's directory."""
     return checkpoint_root(directory, trial) / f"ranks_{split}.npz"
-
-
-def keep_ranks(ranks: Mapping[str, "Ranks"], trial: Trial, checkpoints: Checkpoints, directory: Path) -> None:
-    """Write the ranks of each split into the experiment's directory and to the checkpoints, which may be elsewhere."""
-    for split, of_split in ranks.items():
-        file = ranks_file(directory, trial, split)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_ranks(file, of_split)
-        checkpoints.keep(trial.id, file)
 
 
 def selected(history: History) -> list[Trial]:
@@ -74,7 +61,12 @@ def evaluate_on_test(
         checkpoint = checkpoints.bring(trial.id, checkpoint_root(directory, trial))
         evaluation = workload.test(trial.config, checkpoint)
         # The files come first: a trial with a recorded evaluation is not evaluated again, and would stay without files.
-        keep_ranks(evaluation.ranks, trial, checkpoints, directory)
+        for split, ranks_of_split in evaluation.ranks.items():
+            file = ranks_file(directory, trial, split)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_ranks(file, ranks_of_split)
+            # The checkpoints may be elsewhere.
+            checkpoints.keep(trial.id, file)
         ranks = evaluation.ranks["test"].to_text() if "test" in evaluation.ranks else None
         # Without judgements, the record has no such field, as in older versions.
         judged = [judged_ranks.to_text() for judged_ranks in evaluation.judged] or None

@@ -5,7 +5,7 @@ The samples (COCOS) are counted in one pass over the train split, in the batches
 
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from orchestrator.experiment.plugins import load_plugins
 from trainables.checkpoint import BEST, read_best_config, read_file, resolve_checkpoint
+from trainables.config import TrialConfig
 from trainables.data.dataset import load_dataset, open_dataset
 from trainables.errors import ConfigError, DataError
 from trainables.files import make_writable
@@ -25,7 +26,7 @@ from trainables.seeding import choose_device, generator
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from trainables.cocos import Convention, Spread
+    from trainables.cocos import Convention
     from trainables.data.dataset import Split
 
 
@@ -203,7 +204,7 @@ def evaluate(
     config = read_best_config(directory)
     data = open_dataset(config, Path(data_root))
     images = len(data.splits[split].image_rows)
-    if images % folds:
+    if folds < 1 or images % folds:
         raise ConfigError(f"--folds must divide the {images:,} images of {data.name}'s {split} split, got {folds}")
     if folds > 1 and data.splits[split].labels is not None:
         raise ConfigError(f"--folds: an image of {data.name} may have its class in another fold; leave it out")
@@ -251,47 +252,22 @@ def _checked_ranks_file(path: Path, folds: int) -> Path:
     return path
 
 
-@dataclass(frozen=True)
-class CheckpointContributions:
-    """Measured COCOS counts, with the model and data that they were measured on.
-
-    Attributes:
-        statistics: Mean and standard deviation (ddof 0) of each counter over the batches, including
-            the last, smaller batch.
-        curve: Epsilon -> the same of the counters that depend on epsilon; empty unless asked for.
-    """
-
-    checkpoint: Path
-    dataset: str
-    model: str
-    loss: str
-    epsilon: float
-    convention: str
-    statistics: "Mapping[str, Spread]"
-    curve: "Mapping[float, Mapping[str, Spread]]" = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for ``--json``; ``curve`` is a list of counters with their ``epsilon``."""
-        curve = [{"epsilon": epsilon, "statistics": _plain(counters)} for epsilon, counters in self.curve.items()]
-        own = {name: value for name, value in vars(self).items() if name != "curve"}
-        values = {**own, "checkpoint": str(self.checkpoint), "statistics": _plain(self.statistics)}
-        return values | ({"curve": curve} if curve else {})
-
-
-def _plain(counters: "Mapping[str, Spread]") -> dict[str, dict[str, float]]:
-    return {name: {"mean": spread.mean, "std": spread.std} for name, spread in counters.items()}
-
-
 def measure_checkpoint(
     path: Path, data_root: Path, *, epsilon: float, convention: "Convention", device: str, curve: Sequence[float] = ()
-) -> CheckpointContributions:
+) -> dict[str, Any]:
     """Measure the best model of a checkpoint, in one pass for all values of epsilon.
+
+    Returns:
+        Plain values for JSON: ``checkpoint``, ``dataset``, ``model``, ``loss``, ``epsilon``, ``convention``, and
+        ``statistics``: counter -> ``mean`` and ``std`` (ddof 0) over the batches, with the last, smaller batch. If
+        asked for, ``curve`` has an ``epsilon`` and the ``statistics`` that depend on it for each value.
 
     Raises:
         UserError: If checkpoint, data, device, epsilon or convention is refused.
     """
     directory = resolve_checkpoint(path)
-    config = read_best_config(directory)
+    best = read_file(directory, BEST)
+    config = TrialConfig.from_dict(best["config"])
     data = open_dataset(config, data_root)
     from trainables.data.batches import ResidentSplit, epoch_batches
     from trainables.evaluation import load_best, measure_contributions
@@ -301,16 +277,18 @@ def measure_checkpoint(
     model, _ = load_best(directory, data)
     where = choose_device(device)
     split = ResidentSplit(data.splits["train"], where, model.crop_size)
-    best = read_file(directory, BEST)
     now = config.at(best["epoch"])
     # Learned hyper-parameters have the values of the best model; a checkpoint without any lacks the key.
     loss = with_values(build_loss(now.loss, **now.loss_parameters), best.get(LEARNED, {}))
     batches = epoch_batches(split, now.training, generator(config.seed, "cocos"))
     spreads = measure_contributions(model.to(where), loss, batches, epsilon=epsilon, convention=convention, curve=curve)
-    statistics = {name: spread for name, spread in spreads.items() if "@" not in name}
-    at = {
-        value: {name.removesuffix(end): spread for name, spread in spreads.items() if name.endswith(end)}
-        for value in curve
-        for end in [f"@{value:g}"]
-    }
-    return CheckpointContributions(directory, data.name, config.model, config.loss, epsilon, convention, statistics, at)
+    # Epsilon of the curve, empty for ``epsilon`` itself -> its counters.
+    counters: dict[str, dict[str, Any]] = {"": {}, **{f"{value:g}": {} for value in curve}}
+    for name, spread in spreads.items():
+        counter, _, at = name.partition("@")
+        counters[at][counter] = spread._asdict()
+    about = {"checkpoint": str(directory), "dataset": data.name, "model": config.model, "loss": config.loss}
+    result = {**about, "epsilon": epsilon, "convention": convention, "statistics": counters[""]}
+    if curve:
+        result["curve"] = [{"epsilon": value, "statistics": counters[f"{value:g}"]} for value in curve]
+    return result

@@ -10,7 +10,7 @@ from orchestrator.experiment.plugins import installed_sources, load_plugins
 from orchestrator.experiment.yaml_files import Document, override, read_yaml, validate, yaml_text
 from search_spaces import SPACES
 from search_spaces.space import suggestion
-from trainables.checkpoint import EpochReport, find_latest, save_epoch
+from trainables.checkpoint import BEST, EpochReport, find_latest, read_file, save_epoch
 from trainables.config import TrialConfig, check_metric
 from trainables.data.dataset import check_batch_size, check_modality, data_notes, open_dataset
 from trainables.errors import CheckpointError, ConfigError, Mistakes
@@ -38,7 +38,8 @@ class TrainingResult:
 
     Attributes:
         checkpoint: The newest checkpoint; its ``best.pt`` is the model of ``best_epoch``.
-        best_epoch: The epoch with the highest selection metric, from 1, whose metrics are ``metrics``.
+        best_epoch: The epoch with the highest selection metric, from 1.
+        metrics: Metrics of ``best_epoch``; where its line of the history was removed, the selection metric alone.
         chance_rsum: The rsum that a random ranking reaches on the val split, in [0, 600].
     """
 
@@ -51,9 +52,7 @@ class TrainingResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for ``--json``."""
-        paths = {"directory": str(self.directory), "checkpoint": str(self.checkpoint)}
-        best = {"best_epoch": self.best_epoch, "metrics": self.metrics}
-        return {**paths, "epochs": self.epochs, **best, "chance_rsum": self.chance_rsum}
+        return {**vars(self), "directory": str(self.directory), "checkpoint": str(self.checkpoint)}
 
 
 def read_epochs(directory: Path) -> dict[int, dict[str, float]]:
@@ -149,11 +148,11 @@ def train(
         on_report(report)
     if checkpoint is None:
         raise CheckpointError(f"{directory}: has no checkpoint and no epoch left to train")
-    epochs = max(history)
-    best_epoch = max(history, key=lambda epoch: (history[epoch][config.metric], -epoch))
-    val = data.splits["val"]
+    best, val = read_file(checkpoint, BEST), data.splits["val"]
+    # Without its history, a resumed training knows only the selection metric of an earlier epoch.
+    metrics = history.get(best["epoch"], {config.metric: best["value"]})
     chance = chance_rsum(val.image_of_caption, val.labels)
-    return TrainingResult(directory, checkpoint, epochs, best_epoch, history[best_epoch], chance)
+    return TrainingResult(directory, checkpoint, max(history), best["epoch"], metrics, chance)
 
 
 def directory_of(config: TrialConfig, output: Path, name: str | None) -> Path:

@@ -2,17 +2,21 @@
 
 import ast
 import inspect
+import json
 import re
 import subprocess
 import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 import orchestrator as icr
+from orchestrator.journal.directory import read_history
 from orchestrator.report.plotly_figures import light_colours
 from orchestrator.results.answers import summarise
 from orchestrator.searches.loaded import LoadedExperiment
+from orchestrator.winners.winners import CARD, CHAMPIONS, MODEL, Champion
 from tests.support.confirmed_experiments import write
 from tests.support.experiments import begun
 from trainables.errors import ConfigError
@@ -87,6 +91,17 @@ def test_verdicts_candidates_and_winners_are_those_of_the_summary(directory: Pat
         found.best.retriever()
     with pytest.raises(ConfigError, match="no winner on dogs; there are: pets"):
         found.best_on("dogs")
+
+
+def test_a_model_that_was_packed_before_is_not_that_of_a_new_winner(directory: Path) -> None:
+    champion = Champion("pets", "tiny", "pets-vsepp-nt_xent-0000", False, "val/rsum", 30.0, "d1")
+    card = directory / CHAMPIONS / "pets" / CARD
+    card.parent.mkdir(parents=True)
+    card.write_text(json.dumps(asdict(champion)))
+    assert icr.load(directory).best.folder is None
+    model = summarise(read_history(directory))["winners"]["pets"]["model_of"]
+    card.write_text(json.dumps(asdict(replace(champion, trial=model))))
+    assert icr.load(directory).best.folder == card.parent / MODEL
 
 
 def test_the_drawings_of_the_report_are_figures_of_plotly_in_its_colours(directory: Path) -> None:

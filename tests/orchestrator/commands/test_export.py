@@ -191,6 +191,14 @@ def test_a_file_that_cannot_be_begun_is_refused_and_none_is_replaced(here: Path,
     assert Path("mine.yaml").read_text() == "name: mine"
 
 
+@pytest.mark.parametrize("name", ["my search.yaml", "Übung.yaml", "a\\1.yaml"])
+def test_a_file_whose_name_is_no_name_of_an_experiment_is_refused_and_not_written(
+    here: Path, cli: CommandLine, name: str
+) -> None:
+    assert "name: must be 1 to 100 letters" in cli.refuses("init", name)
+    assert not (here / name).exists()
+
+
 QUICK = ["--from", "flickr8k-quick"]
 
 

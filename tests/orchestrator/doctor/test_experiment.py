@@ -274,5 +274,21 @@ def test_an_experiment_that_runs_is_not_mended(folder: Path, cli: CommandLine) -
             check_experiment(folder, default_uri(folder.parent), repair=True)
 
 
+def test_a_checkpoint_that_a_running_experiment_removes_meanwhile_is_no_breach(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = folder / "trials" / f"{NAME}-0001" / "epoch_0001"
+
+    def look(path: Path) -> str | None:
+        if path == first:
+            shutil.rmtree(path)
+        return find_damage(path)
+
+    monkeypatch.setattr(doctor, "find_damage", look)
+    with hold(folder):
+        assert states(folder) == {}
+    assert not first.exists()
+
+
 def test_repair_needs_a_name(cli: CommandLine) -> None:
     assert "name the experiment" in cli.refuses("doctor", "--repair")

@@ -5,6 +5,7 @@ import socket
 import sys
 from collections import namedtuple
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -79,9 +80,13 @@ def test_a_taken_port_is_a_warning() -> None:
         assert doctor.check_port(taken.getsockname()[1]).state == "warn"
 
 
-def test_data_and_output_have_ways_out(tmp_path: Path) -> None:
+def test_data_and_output_have_ways_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "data generate scenes" in doctor.check_data_root(str(tmp_path / "data")).way_out
     assert "data generate scenes" in doctor.check_data_root(str(tmp_path)).way_out
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "iterdir", Mock(side_effect=PermissionError(13, "Permission denied", "data")))
+        refused = doctor.check_data_root(str(tmp_path))
+    assert refused.state == "fail" and "Permission denied" in refused.found
     (tmp_path / "taken").write_text("")
     assert doctor.check_output(tmp_path / "taken" / "runs").state == "fail"
     assert doctor.check_output(tmp_path / "new").state == "ok"

@@ -210,6 +210,26 @@ def test_status_and_live_page_show_evaluation_and_time_left(
         assert said["seconds_left"] == pytest.approx({"test": 12.0, "total": 12.0})
 
 
+def test_status_of_an_extended_search_has_the_time_of_its_search(tmp_path: Path, clock: list[float]) -> None:
+    with closing(Ledger(tmp_path / "journal.jsonl")) as ledger, hold(tmp_path):
+        run = Run(ledger, clock)
+        run.stage(Stage.SEARCH, 4)
+        trials = [run.search(number) for number in range(4)]
+        repeats = [run.confirm(trial, index) for trial in trials[:2] for index in (0, 1)]
+        open_test(ledger, repeats)
+        more = EXPERIMENT.search.model_copy(update={"trials": 6})
+        start(ledger, EXPERIMENT.model_copy(update={"search": more}))
+        status = read_status(Followed(tmp_path))
+        assert status.left is not None and status.left.stages == pytest.approx({"search": 120})
+        run.search(4, epochs=2)
+        status = read_status(Followed(tmp_path))
+        assert status.left is not None and status.left.stages == pytest.approx({"search": 100})
+        run.resume(ledger.history.trials["pets-vsepp-nt_xent-0004"])
+        run.search(5)
+        status = read_status(Followed(tmp_path))
+        assert status.left is not None and status.left.stages == {}
+
+
 def test_without_a_confirmation_the_winner_of_each_dataset_is_evaluated(ledger: Ledger) -> None:
     trial = add_trial(ledger, [1.0] * EPOCHS, epoch_seconds=1.0)
     open_test(ledger, [trial])

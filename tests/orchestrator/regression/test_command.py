@@ -1,11 +1,14 @@
 """The command ``regress``: its help is whole, and what it shows of its command line comes from one place."""
 
 import shlex
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import typer.main
 
 from orchestrator.commands.regress import app, command_line
+from orchestrator.regression.reruns import Rerun
 from orchestrator.regression.suite import shipped_suites
 from tests.support.commands import CommandLine
 
@@ -32,3 +35,26 @@ def test_without_a_suite_the_help_is_named(cli: CommandLine) -> None:
 def test_the_command_line_can_be_pasted_into_a_shell() -> None:
     arguments = ["regress", "scenes-quick", "--set", "cells=[{dataset: my data, loss: nt_xent}]"]
     assert shlex.split(command_line(arguments)) == ["orchestrator", *arguments]
+
+
+@pytest.mark.parametrize(
+    ("file", "message"), [("taken/junit.xml", "cannot be written"), ("reports", "is a folder")], ids=str
+)
+def test_a_copy_that_cannot_be_written_is_refused_before_the_rerun(
+    cli: CommandLine, here: Path, monkeypatch: pytest.MonkeyPatch, file: str, message: str
+) -> None:
+    (here / "taken").touch()
+    (here / "reports").mkdir()
+    rerun = Mock()
+    monkeypatch.setattr("orchestrator.commands.regress.rerun", rerun)
+    assert message in cli.refuses("regress", "scenes-quick", "--junit", file)
+    rerun.assert_not_called()
+
+
+def test_copies_get_their_folders(cli: CommandLine, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("junit.xml", "report.html"):
+        (here / name).write_text(name)
+    done = Rerun(here, {"finding": "ok"}, is_alarm=False, was_due=False)
+    monkeypatch.setattr("orchestrator.commands.regress.rerun", lambda suite, request, workload: done)
+    cli.shows("regress", "scenes-quick", "--junit", "a/b/junit.xml", "--report", "c/report.html")
+    assert ((here / "a/b/junit.xml").read_text(), (here / "c/report.html").read_text()) == ("junit.xml", "report.html")

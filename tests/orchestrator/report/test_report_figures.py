@@ -285,6 +285,12 @@ def test_a_page_over_several_experiments_is_written(tmp_path: Path, cli: Command
     assert "different versions of pets" in paths[-1].read_text(encoding="utf-8")
 
 
+def test_an_experiment_that_is_named_twice_is_reported_once(tmp_path: Path, cli: CommandLine) -> None:
+    write(tmp_path, "one", confirmed=True)
+    said = cli.shows("report", "one", tmp_path / "one", "--output", tmp_path, "--no-queries")
+    assert said == f"report: {tmp_path / 'one' / 'report.html'}\n"
+
+
 def test_answers_alone_are_a_page_without_plotly_whose_texts_are_no_markup() -> None:
     table = table_of(
         [Column("name", "<i>cell"), Column("difference", "difference", "val/rsum", signed=True)], [("a<b", -2.0)]

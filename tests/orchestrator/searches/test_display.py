@@ -3,6 +3,7 @@
 from dataclasses import replace
 from io import StringIO
 from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,7 +27,7 @@ from orchestrator.searches.display import (
 from orchestrator.searches.status import Followed, read_status
 from orchestrator.tuner.session import Session
 from tests.support.consoles import drawn
-from tests.support.experiments import add_trial
+from tests.support.experiments import add_repeats, add_trial, begun, make_experiment, open_test
 from tests.support.records import append
 
 
@@ -125,6 +126,18 @@ def test_of_several_datasets_their_winners_are_shown(ledger: Ledger, capsys: pyt
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("tiny · VSE++ · which setting wins on each dataset?")
     assert [line.split()[0] for line in lines[2:4]] == ["pets", "birds"]
+
+
+def test_of_several_datasets_the_end_names_the_chance_of_each(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(display, "chance_of", lambda summary, dataset: {"pets": 3.2, "birds": 12.5}[dataset])
+    with begun(tmp_path, make_experiment(datasets=["pets", "birds"], confirm={"top": 1, "seeds": 2})) as ledger:
+        for dataset in ("pets", "birds"):
+            best = [add_trial(ledger, [30.0], dataset=dataset, loss=loss) for loss in ("nt_xent", "triplet_sh")]
+            open_test(ledger, add_repeats(ledger, [(trial, [10.0, 11.0]) for trial in best]))
+        print_summary(ledger.history, width=160)
+    assert capsys.readouterr().out.splitlines()[0].endswith("test rsum: sum of six recalls, 0–600, chance 3.2 or 12.5")
 
 
 def live_display(ledger: Ledger) -> LiveDisplay:

@@ -4,23 +4,36 @@ import os
 import signal
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orchestrator.commands import search
+from orchestrator.doctor.experiment import check_journal
 from orchestrator.journal import directory
 from orchestrator.journal.directory import read_history
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
-from orchestrator.journal.trial import Stage, TrialState
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import TrialState
 from orchestrator.machines.cluster import Cluster
 from orchestrator.searches.preparation import open_checkpoints, open_directory
-from orchestrator.searches.resuming import answered, begun_experiment, check_folder, extend_experiment, how_to_resume
+from orchestrator.searches.resuming import (
+    answered,
+    begun_experiment,
+    check_folder,
+    confirm_experiment,
+    extend_experiment,
+    how_to_resume,
+)
+from orchestrator.searches.search import run_search
+from tests.faults.searches import SearchesHere, tiny
 from tests.support.commands import CommandLine, run_command
 from tests.support.experiments import add_trial, begun, make_experiment
 from tests.support.fake_workload import report
+from tests.support.in_process import without_ray
 from tests.support.records import append
 from trainables.checkpoint import find_damage, save_epoch
 from trainables.errors import UserError
@@ -33,17 +46,15 @@ def begin(folder: Path, **changes: Any) -> Path:
         return folder
 
 
-@pytest.mark.parametrize(
-    ("stages", "verb"), [((Stage.SEARCH, Stage.CONFIRM), "resume"), ((Stage.CONFIRM,), "confirm")], ids=str
-)
-def test_each_stage_is_resumed_by_its_own_command(tmp_path: Path, stages: tuple[Stage, ...], verb: str) -> None:
+@pytest.mark.parametrize(("verb", "named"), [(None, "resume"), ("confirm", "confirm")])
+def test_each_stage_is_resumed_by_its_own_command(tmp_path: Path, verb: str | None, named: str) -> None:
     folder = begin(tmp_path / "tiny")
-    text = how_to_resume(folder, read_history(folder), stages)
-    assert text.startswith(f"{folder}: resume with: orchestrator {verb} tiny --output ")
+    text = how_to_resume(folder, read_history(folder), verb)
+    assert text.startswith(f"{folder}: resume with: orchestrator {named} tiny --output ")
 
 
 def test_without_a_record_of_a_start_the_same_command_resumes(tmp_path: Path) -> None:
-    assert how_to_resume(tmp_path, History(), (Stage.SEARCH,)) == f"{tmp_path}: resume with the same command"
+    assert how_to_resume(tmp_path, History(), None) == f"{tmp_path}: resume with the same command"
 
 
 def test_an_experiment_is_read_back_from_its_journal(tmp_path: Path) -> None:
@@ -105,6 +116,31 @@ def test_a_link_to_a_folder_may_have_any_name(tmp_path: Path) -> None:
     folder = begin(tmp_path / "tiny")
     (tmp_path / "newest").symlink_to(folder)
     check_folder(tmp_path / "newest", begun_experiment(folder, read_history(folder)))
+
+
+def test_a_confirmation_says_of_a_killed_search_that_it_did_not_end(tmp_path: Path) -> None:
+    searches = SearchesHere(tmp_path / "runs")
+    searches.crash(tiny(), searches.workload(), lambda history: bool(history.ended and history.running()))
+    killed = searches.history()
+    wanted = confirm_experiment(searches.output / "tiny", killed, {"top": 1, "seeds": 2})
+    with without_ray():
+        result = run_search(wanted, searches.workload(), searches.output, quiet=True, confirm_alone=True)
+    assert (result.ended_by, result.history.outcome) == (None, "finished")
+    assert result.summary["ended_by"] is None
+    running = {trial.id for trial in killed.running()}
+    assert {trial.id for trial in result.history.running()} == running != set()
+    assert list(check_journal(searches.journal(), searches.history())) == []
+
+
+def test_a_confirmation_that_was_interrupted_says_how_the_search_before_it_ended(tmp_path: Path) -> None:
+    searches = SearchesHere(tmp_path / "runs")
+    searches.finish(tiny(), searches.workload())
+    with closing(Ledger(searches.output / "tiny" / "journal.jsonl")) as ledger:
+        append(ledger, "experiment_ended", outcome="interrupted", ended_by="signal")
+    wanted = confirm_experiment(searches.output / "tiny", searches.history(), {"top": 1, "seeds": 2})
+    with without_ray():
+        result = run_search(wanted, searches.workload(), searches.output, quiet=True, confirm_alone=True)
+    assert result.ended_by == searches.history().ended_by == "trials"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)

@@ -194,7 +194,7 @@ def test_ranks_that_cannot_be_written_are_refused_first(cli: CommandLine, option
 
 def statistics_of(trained: Trained, checkpoint: Path) -> Mapping[str, Any]:
     places = {"epsilon": 0.01, "convention": "paper", "device": "cpu"}
-    return measure_checkpoint(checkpoint, trained.root / "data", **places).statistics  # type: ignore[arg-type]
+    return measure_checkpoint(checkpoint, trained.root / "data", **places)["statistics"]  # type: ignore[arg-type]
 
 
 def counted(trained: Trained, model: Any, split: str, **loss_parameters: float) -> Mapping[str, Any]:
@@ -207,7 +207,8 @@ def counted(trained: Trained, model: Any, split: str, **loss_parameters: float) 
 
     part = ResidentSplit(trained.workload.open_data(trained.config).splits[split], torch.device("cpu"))
     batches = epoch_batches(part, trained.config.training, generator(trained.config.seed, "cocos"))
-    return measure_contributions(model, build_loss("nt_xent", **loss_parameters), batches)
+    spreads = measure_contributions(model, build_loss("nt_xent", **loss_parameters), batches)
+    return {name: spread._asdict() for name, spread in spreads.items()}
 
 
 def test_statistics_of_gradients_are_those_of_the_train_split(trained: Trained) -> None:

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 import torch
 
+from orchestrator.workload.evaluation import evaluate
 from orchestrator.workload.single import read_config
 from tests.support.commands import CommandLine
 from tests.support.precomputed_folder import write_precomputed
 from trainables.checkpoint import BEST, EpochReport, read_file, resolve_checkpoint
 from trainables.data.batches import ResidentSplit, epoch_batches
 from trainables.data.dataset import load_dataset, open_dataset
+from trainables.errors import ConfigError
 from trainables.evaluation import encode_captions, encode_images, evaluating, load_best, measure_contributions
 from trainables.losses import build_loss
 from trainables.metrics import retrieval_metrics
@@ -114,6 +116,8 @@ def test_folds_are_evaluated_alone_and_averaged(shell: Shell) -> None:
     code, out, err = shell.read("evaluate", checkpoint, "--folds", "4")
     assert (code, out) == (2, "")
     assert "--folds must divide the 18 images of pets's test split, got 4" in err
+    with pytest.raises(ConfigError, match="--folds must divide the 18 images of pets's test split, got 0"):
+        evaluate(checkpoint, data_root=shell.data_root, folds=0, device="cpu")
 
 
 def similarities_of_test(checkpoint: Path, data_root: Path) -> torch.Tensor:
@@ -200,6 +204,23 @@ def test_resume_resumes_and_ends_like_an_undisturbed_training(shell: Shell) -> N
     assert cut == straight
 
 
+def test_the_command_that_evaluates_can_be_pasted_into_a_shell(shell: Shell) -> None:
+    _, out, _ = shell.train("--name", "my training", settings=("training.epochs=1", *SMALL[1:]))
+    words = shlex.split(out.partition("evaluate it on test: ")[2])
+    assert words[1:3] == ["evaluate", str(shell.directory.with_name("my training") / "epoch_0001")]
+    assert shell.run(*words[1:])[0] == 0
+
+
+def test_a_training_without_its_history_still_knows_its_best_epoch(shell: Shell) -> None:
+    settings = (*SMALL, "training.learning_rate=0.5")
+    first = shell.trained(settings=settings)
+    assert first["best_epoch"] < first["epochs"]
+    (shell.directory / "history.jsonl").unlink()
+    again = shell.trained("--resume", settings=settings)
+    assert (again["epochs"], again["best_epoch"]) == (first["epochs"], first["best_epoch"])
+    assert again["metrics"] == {"val/rsum": first["metrics"]["val/rsum"]}
+
+
 @pytest.mark.parametrize(
     ("extra", "named"),
     [
@@ -282,12 +303,13 @@ def test_an_interrupted_training_names_the_command_that_resumes(shell: Shell, ep
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("orchestrator.commands.train.typed_program", lambda: ".venv/bin/orchestrator")
         patch.setattr(_Shown, *(("report", report) if epochs else ("start", interrupt)))
         code, _, err = shell.train()
     assert code == 130
     said = "epochs trained; resume with: " if epochs else "nothing was trained; start again with: "
     command = shlex.split(err.partition(said)[2])
-    assert command[:2] == ["orchestrator", "train"]
+    assert command[:2] == [".venv/bin/orchestrator", "train"], "as this shell finds it"
     code, out, _ = shell.run(*command[1:])
     assert code == 0
     # The epoch from which a training resumes is reported again.
