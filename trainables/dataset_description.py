@@ -1,6 +1,6 @@
 """Describes a dataset in numbers, with all its problems."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from trainables.data.dataset import (
     tokenizer_of,
 )
 from trainables.data.features import inspect_features
-from trainables.data.pictures import check_images, list_images
+from trainables.data.pictures import check_images, find_images
 from trainables.data.source import Source, find_source
 from trainables.data.tokenizers import REASONS, THRESHOLD, UNKNOWN, Tokenizer, VocabularyName
 from trainables.errors import DataError
@@ -116,7 +116,7 @@ def describe_dataset(
     description.tokenizer = cut.title
     description.tokenizer_reason = "as asked for" if tokenizer else f"inferred: {REASONS[cut]}"
     description.notes += corpus.notes
-    image_files = list_images(source.folder)
+    image_files = find_images(source.folder, (image.filename for image in corpus.images))
     description.problems += check_images(corpus, image_files, decode=decode_images)
     _describe_features(description, source, files, cache, cut)
     of_images = next((kind for kind in files if kind != TEXT), None)
@@ -194,7 +194,7 @@ def _describe_features(
             }
 
 
-def _describe_splits(corpus: Corpus, paths: Mapping[str, Path], data: Dataset | None) -> dict[str, SplitDescription]:
+def _describe_splits(corpus: Corpus, image_files: Collection[str], data: Dataset | None) -> dict[str, SplitDescription]:
     described = {}
     for name in SPLITS:
         images = corpus.split(name)
@@ -204,7 +204,7 @@ def _describe_splits(corpus: Corpus, paths: Mapping[str, Path], data: Dataset | 
             images=len(images),
             captions=sum(counts),
             captions_per_image=(min(counts), max(counts)),
-            image_files=sum(image.filename in paths for image in images),
+            image_files=sum(image.filename in image_files for image in images),
             **measured,
         )
     return described
