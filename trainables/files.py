@@ -166,9 +166,8 @@ def remembered(cache: Path, path: Path, compute: Callable[[Path], dict[str, Any]
     """Return what ``compute(path)`` gives, from the cache if the file is as it was then.
 
     A file is known again by its path, size, inode and times of change, so that gigabytes are read once. A
-    damaged record is written anew.
+    damaged record is written anew. ``compute`` gets a link itself, because it may read the file by the link's name.
     """
-    path = path.resolve()
     try:
         status = path.stat()
     except OSError as error:
@@ -176,7 +175,7 @@ def remembered(cache: Path, path: Path, compute: Callable[[Path], dict[str, Any]
     if not stat.S_ISREG(status.st_mode):
         raise DataError(f"{path}: must be a regular file")
     times = [status.st_mtime_ns, status.st_ctime_ns]
-    identity = [str(path), status.st_size, status.st_ino, *times, compute.__qualname__, _CHECKS]
+    identity = [str(path.resolve()), status.st_size, status.st_ino, *times, compute.__qualname__, _CHECKS]
     record = cache / "files" / f"{hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]}.json"
     with suppress(OSError, ValueError, TypeError, LookupError, RecursionError):
         kept = read_state(record)

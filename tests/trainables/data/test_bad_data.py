@@ -10,13 +10,16 @@ from typing import Any
 import numpy as np
 import pyarrow
 import pytest
+from safetensors.numpy import save_file
 
 from tests.trainables.data import folders
 from tests.trainables.data.folders import Change, KarpathyFolder, append, edit, remove, replaced, save, write
 from trainables.data.dataset import load_dataset
+from trainables.data.features import inspect_features
 from trainables.data.text_files import LARGEST_FILE, read_json, read_lines, read_text
 from trainables.dataset_description import describe_dataset
 from trainables.errors import DataError, UserError
+from trainables.files import remembered
 
 READ: dict[str, dict[str, Any]] = {
     "text": {"text": True},
@@ -396,6 +399,20 @@ def test_bad_request(karpathy_folder: KarpathyFolder, name: str, options: dict[s
     root = Path(options.pop("root", karpathy_folder.root))
     with pytest.raises(UserError, match=message):
         load_dataset(name, root, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"), [("features_global.safetensors", (6, 4)), ("augmented_regions.npy", (6, 2, 3, 4))]
+)
+def test_a_linked_file_is_read_by_the_name_of_the_link(tmp_path: Path, name: str, shape: tuple[int, ...]) -> None:
+    values, blob = np.ones(shape, np.float32), tmp_path / "blob"
+    if name.endswith(".npy"):
+        with blob.open("wb") as file:
+            np.save(file, values)
+    else:
+        save_file({"features": values}, blob)
+    (tmp_path / name).symlink_to(blob)
+    assert remembered(tmp_path / "cache", tmp_path / name, inspect_features)["shape"] == [*shape]
 
 
 def test_links_inside_the_data_root_are_fine(karpathy_folder: KarpathyFolder, tmp_path: Path) -> None:
