@@ -373,31 +373,36 @@ def count_or(*words: str, least: int = 1) -> Domain:
 COUNT_OR_ALL = count_or(ALL)
 
 
-def with_negatives(space: LossSpace, asked: Asked, default: int | str) -> LossSpace:
-    """Return the space of a loss for a study, which searches the number of negatives if the study asks for that.
+def with_searched(space: LossSpace, asked: Asked, name: str, bound: Range | Values, values: Sequence[Any]) -> LossSpace:
+    """Return the space of a loss for a study, which searches one more parameter if the study asks for that.
 
-    ``default`` is the number of negatives in the loss's own points: of ``published``, ``starts`` and ``twins``.
+    ``values`` are those of the parameter in the loss's own points: of ``published``, ``starts`` and ``twins``.
     """
-    if NEGATIVES not in asked.names or NEGATIVES in asked.fixed:
+    if name not in asked.names or name in asked.fixed:
         return space
-    most = max(2, asked.pairs - 1)
-    counts = (most, ALL) if default == ALL else (default,)
 
     def rest(bounds: Bounds) -> Bounds:
-        return {name: bound for name, bound in bounds.items() if name != NEGATIVES}
-
-    def assemble(choose: Choose, bounds: Bounds) -> dict[str, Any]:
-        return {**space.assemble(choose, rest(bounds)), NEGATIVES: choose(NEGATIVES)}
+        return {other: bound for other, bound in bounds.items() if other != name}
 
     def counted(points: tuple[Mapping[str, Any], ...]) -> tuple[Mapping[str, Any], ...]:
-        return tuple({**point, NEGATIVES: count} for point in points for count in counts)
+        return tuple({**point, name: value} for point in points for value in values)
 
     return replace(
         space,
-        assemble=assemble,
-        bounds={**space.bounds, NEGATIVES: Range(1, most, log=True, whole=True)},
-        relevant=lambda bounds, fixed: {**space.relevant(rest(bounds), fixed), NEGATIVES: bounds[NEGATIVES]},
+        assemble=lambda choose, bounds: {**space.assemble(choose, rest(bounds)), name: choose(name)},
+        bounds={**space.bounds, name: bound},
+        relevant=lambda bounds, fixed: {**space.relevant(rest(bounds), fixed), name: bounds[name]},
         published=counted(space.published),
         starts=counted(space.starts),
         twins=lambda loss, parameters: counted(space.twins(loss, parameters)),
     )
+
+
+def with_negatives(space: LossSpace, asked: Asked, default: int | str) -> LossSpace:
+    """Return the space of a loss for a study, which searches the number of negatives if the study asks for that.
+
+    ``default`` is the number of negatives in the loss's own points.
+    """
+    most = max(2, asked.pairs - 1)
+    counts = (most, ALL) if default == ALL else (default,)
+    return with_searched(space, asked, NEGATIVES, Range(1, most, log=True, whole=True), counts)
