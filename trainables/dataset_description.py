@@ -31,28 +31,17 @@ UNKNOWN_SHARE = 1 / 3
 """Share of unknown tokens from which on a dataset is doubtful."""
 
 
-@dataclass(frozen=True)
-class SplitDescription:
-    """One split in numbers.
-
-    ``captions_per_image`` are the fewest and the most; ``caption_lengths`` are ``min``, ``median``, ``mean`` and
-    ``max`` in tokens, without start and end. ``unknown_tokens`` is a share in [0, 1], and ``chance_rsum`` is that of a
-    random ranking, in [0, 600]. The last four are none if the dataset has problems.
-    """
-
-    images: int
-    captions: int
-    captions_per_image: tuple[int, int]
-    image_files: int
-    caption_lengths: Mapping[str, float] | None = None
-    tokens_per_image: float | None = None
-    unknown_tokens: float | None = None
-    chance_rsum: float | None = None
+MEASURED = ("caption_lengths", "tokens_per_image", "unknown_tokens", "chance_rsum")
+"""Numbers of a split that its tokens give."""
 
 
 @dataclass
 class Description:
     """A dataset in numbers.
+
+    Of a split, ``captions_per_image`` are the fewest and the most; ``caption_lengths`` are ``min``, ``median``,
+    ``mean`` and ``max`` in tokens, without start and end. ``unknown_tokens`` is a share in [0, 1], and ``chance_rsum``
+    is that of a random ranking, in [0, 600]. The numbers of ``MEASURED`` are none if the dataset has problems.
 
     ``digest`` maps a kind of features to the digest of captions, splits and features, and ``none`` to that of captions
     alone. ``features`` maps kind and split to ``file``, ``shape`` and ``dtype``. ``judgements`` maps a split to
@@ -64,7 +53,7 @@ class Description:
     folder: str
     format: str
     digest: dict[str, str] = field(default_factory=dict)
-    splits: dict[str, SplitDescription] = field(default_factory=dict)
+    splits: dict[str, dict[str, Any]] = field(default_factory=dict)
     vocabulary: int | None = None
     tokenizer: str | None = None
     tokenizer_reason: str = ""
@@ -156,15 +145,13 @@ def _describe_judgements(
 
 def _doubts_about(description: Description) -> Iterator[str]:
     """Yield signs that the tokenizer does not fit the captions."""
-    measured = [
-        split for split in description.splits.values() if split.caption_lengths and split.unknown_tokens is not None
-    ]
-    if any(split.caption_lengths["median"] <= 1 for split in measured if split.caption_lengths):
+    measured = [split for split in description.splits.values() if split["caption_lengths"] is not None]
+    if any(split["caption_lengths"]["median"] <= 1 for split in measured):
         yield (
             f"half of the captions are a single token to the tokenizer {description.tokenizer}; take another, e.g. "
             "--tokenizer characters for a script without spaces"
         )
-    unknown = max((split.unknown_tokens or 0.0 for split in measured), default=0.0)
+    unknown = max((split["unknown_tokens"] for split in measured), default=0.0)
     if unknown >= UNKNOWN_SHARE:
         yield (
             f"{100 * unknown:.0f} % of the tokens are unknown, because they were seen fewer than {THRESHOLD} times in "
@@ -194,19 +181,18 @@ def _describe_features(
             }
 
 
-def _describe_splits(corpus: Corpus, image_files: Collection[str], data: Dataset | None) -> dict[str, SplitDescription]:
+def _describe_splits(corpus: Corpus, image_files: Collection[str], data: Dataset | None) -> dict[str, dict[str, Any]]:
     described = {}
     for name in SPLITS:
         images = corpus.split(name)
         counts = [len(image.captions) for image in images] or [0]
-        measured = _measure_captions(data.splits[name]) if data else {}
-        described[name] = SplitDescription(
-            images=len(images),
-            captions=sum(counts),
-            captions_per_image=(min(counts), max(counts)),
-            image_files=sum(image.filename in image_files for image in images),
-            **measured,
-        )
+        described[name] = {
+            "images": len(images),
+            "captions": sum(counts),
+            "captions_per_image": (min(counts), max(counts)),
+            "image_files": sum(image.filename in image_files for image in images),
+            **(_measure_captions(data.splits[name]) if data else dict.fromkeys(MEASURED)),
+        }
     return described
 
 

@@ -56,7 +56,7 @@ def test_pictures_in_folders_of_their_classes_are_found_and_checked(root: Path, 
         (root / "birds" / name).parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (30, 30)).save(root / "birds" / name)
     counts = describe_dataset("birds", root, decode_images=True)
-    assert not counts.problems and sum(split.image_files for split in counts.splits.values()) == len(names)
+    assert not counts.problems and sum(split["image_files"] for split in counts.splits.values()) == len(names)
     (root / "birds" / names[0]).write_bytes(b"")
     (root / "birds" / names[1]).unlink()
     problems = describe_dataset("birds", root, decode_images=True).problems

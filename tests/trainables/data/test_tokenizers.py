@@ -150,7 +150,7 @@ def test_the_inferred_tokenizer_cuts_the_captions_and_is_said(chinese: KarpathyF
 
 def test_a_caption_of_one_token_is_a_warning(chinese: KarpathyFolder) -> None:
     told = describe_dataset("tiny", chinese.root)
-    assert (told.tokenizer, told.splits["train"].tokens_per_image) == ("characters", 18.0)
+    assert (told.tokenizer, told.splits["train"]["tokens_per_image"]) == ("characters", 18.0)
     assert told.digest["global"] == load_dataset("tiny", chinese.root).digest
     arguments = ["data", "describe", "tiny", "--data-root", str(chinese.root), "--tokenizer"]
     lines = CliRunner().invoke(app, [*arguments, "english"]).output.splitlines()
