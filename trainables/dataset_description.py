@@ -23,7 +23,7 @@ from trainables.data.pictures import check_images, find_images
 from trainables.data.source import Source, find_source
 from trainables.data.tokenizers import REASONS, THRESHOLD, UNKNOWN, Tokenizer, VocabularyName
 from trainables.errors import DataError
-from trainables.files import default_cache, remembered
+from trainables.files import remembered
 from trainables.judgements.files import find_judgement_files, load_judgements
 from trainables.ranks import chance_rsum
 
@@ -75,7 +75,6 @@ def describe_dataset(
     vocabulary: VocabularyName = "train",
     tokenizer: str | None = None,
     decode_images: bool = False,
-    cache: Path | None = None,
 ) -> Description:
     """Read a dataset and all its features, and find every problem.
 
@@ -86,7 +85,6 @@ def describe_dataset(
         DataError: If there is no such dataset; an existing dataset with problems is described.
     """
     source = find_source(name, data_root)
-    cache = cache or default_cache()
     description = Description(source.name, str(source.folder), source.format.FORMAT)
     files: dict[str, Mapping[str, Path]] = {}
     try:
@@ -97,8 +95,8 @@ def describe_dataset(
         if description.problems:
             return description
         corpus = source.read()
-        cut = tokenizer_of(source, tokenizer, cache)
-        description.problems += find_problems(source, corpus, files, cache)
+        cut = tokenizer_of(source, tokenizer)
+        description.problems += find_problems(source, corpus, files)
     except DataError as error:
         description.problems += error.problems
         return description
@@ -107,13 +105,11 @@ def describe_dataset(
     description.notes += corpus.notes
     image_files = find_images(source.folder, (image.filename for image in corpus.images))
     description.problems += check_images(corpus, image_files, decode=decode_images)
-    _describe_features(description, source, files, cache, cut)
+    _describe_features(description, source, files, cut)
     of_images = next((kind for kind in files if kind != TEXT), None)
     data = None
     if not description.problems:
-        data = load_dataset(
-            name, data_root, vocabulary=vocabulary, tokenizer=tokenizer, features=of_images, cache=cache
-        )
+        data = load_dataset(name, data_root, vocabulary=vocabulary, tokenizer=tokenizer, features=of_images)
     description.vocabulary = len(data.vocabulary) if data else None
     description.splits |= _describe_splits(corpus, image_files, data)
     description.warnings += _doubts_about(description)
@@ -160,18 +156,16 @@ def _doubts_about(description: Description) -> Iterator[str]:
 
 
 def _describe_features(
-    description: Description, source: Source, files: Mapping[str, Mapping[str, Path]], cache: Path, tokenizer: Tokenizer
+    description: Description, source: Source, files: Mapping[str, Mapping[str, Path]], tokenizer: Tokenizer
 ) -> None:
     """Add shapes and digests of features; files that can't be read are already among the problems."""
     for kind, by_split in {**files, "none": {}}.items():
         try:
-            inspected = {split: remembered(cache, path, inspect_features) for split, path in by_split.items()}
+            inspected = {split: remembered(path, inspect_features) for split, path in by_split.items()}
             if kind != TEXT:
-                description.digest[kind] = dataset_digest(source, by_split, cache, {}, tokenizer)
+                description.digest[kind] = dataset_digest(source, by_split, {}, tokenizer)
                 if kind != "none" and TEXT in files:
-                    description.digest[f"{kind} and {TEXT}"] = dataset_digest(
-                        source, by_split, cache, files[TEXT], tokenizer
-                    )
+                    description.digest[f"{kind} and {TEXT}"] = dataset_digest(source, by_split, files[TEXT], tokenizer)
         except DataError:
             continue
         if by_split:

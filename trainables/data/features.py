@@ -103,12 +103,12 @@ def check_features(path: Path, inspection: dict[str, Any], images: Sequence[Imag
     return problems + _problems_of(_check_origin, path, images)
 
 
-def check_views(features: Path, shape: Sequence[int], images: Sequence[Image], cache: Path) -> list[str]:
+def check_views(features: Path, shape: Sequence[int], images: Sequence[Image]) -> list[str]:
     """Return every problem of the views beside a feature file of some shape, as views of some images, in row order."""
     problems = []
     for path in view_files([features]):
         try:
-            inspection = remembered(cache, path, inspect_features)
+            inspection = remembered(path, inspect_features)
         except DataError as error:
             problems += error.problems
             continue

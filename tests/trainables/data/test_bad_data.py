@@ -287,16 +287,18 @@ ONLY_LOADED = {("karpathy", "regions"), ("precomputed", "no-features")}
 
 
 @pytest.mark.parametrize(("form", "change", "message"), CASES)
-def test_a_mistake_is_named_with_its_place(tmp_path: Path, form: str, change: Change, message: str) -> None:
-    folder, cache = tmp_path / "data" / "tiny", tmp_path / "c"
+def test_a_mistake_is_named_with_its_place(
+    tmp_path: Path, private_cache: Path, form: str, change: Change, message: str
+) -> None:
+    folder = tmp_path / "data" / "tiny"
     folders.FORMS[form](folder)
     change(folder)
     with pytest.raises(DataError) as caught:
-        load_dataset("tiny", folder.parent, cache=cache, **READ.get(form, {}))
+        load_dataset("tiny", folder.parent, **READ.get(form, {}))
     assert any(message in problem and str(folder) in problem for problem in caught.value.problems), caught.value
-    assert not list(cache.glob("tiny-*"))
+    assert not list(private_cache.rglob("tiny-*"))
     if not any(change is TABLES[form][name][0] for form, name in ONLY_LOADED):
-        assert any(message in problem for problem in describe_dataset("tiny", folder.parent, cache=cache).problems)
+        assert any(message in problem for problem in describe_dataset("tiny", folder.parent).problems)
 
 
 def test_every_problem_is_found_and_a_repeated_one_shown_once(karpathy_folder: KarpathyFolder) -> None:
@@ -412,7 +414,7 @@ def test_a_linked_file_is_read_by_the_name_of_the_link(tmp_path: Path, name: str
     else:
         save_file({"features": values}, blob)
     (tmp_path / name).symlink_to(blob)
-    assert remembered(tmp_path / "cache", tmp_path / name, inspect_features)["shape"] == [*shape]
+    assert remembered(tmp_path / name, inspect_features)["shape"] == [*shape]
 
 
 def test_links_inside_the_data_root_are_fine(karpathy_folder: KarpathyFolder, tmp_path: Path) -> None:

@@ -194,51 +194,54 @@ def test_digest_follows_content_not_place(karpathy_folder: KarpathyFolder, tmp_p
 
 
 @pytest.mark.parametrize("damage", ["truncate", "remove", "garbage"])
-def test_damaged_preparation_is_made_anew(karpathy_folder: KarpathyFolder, tmp_path: Path, damage: str) -> None:
-    good = load_dataset("tiny", karpathy_folder.root, cache=tmp_path / "c").splits["train"].tokens.tolist()
-    [tokens] = (tmp_path / "c").glob("tiny-*/train/tokens.npy")
+def test_damaged_preparation_is_made_anew(karpathy_folder: KarpathyFolder, private_cache: Path, damage: str) -> None:
+    good = load_dataset("tiny", karpathy_folder.root).splits["train"].tokens.tolist()
+    [tokens] = private_cache.rglob("tiny-*/train/tokens.npy")
     if damage == "truncate":
         tokens.write_bytes(tokens.read_bytes()[:-4])
     elif damage == "remove":
         tokens.unlink()
     else:
         (tokens.parent.parent / "meta.json").write_text("[")
-    assert load_dataset("tiny", karpathy_folder.root, cache=tmp_path / "c").splits["train"].tokens.tolist() == good
+    assert load_dataset("tiny", karpathy_folder.root).splits["train"].tokens.tolist() == good
 
 
 def _load(root: Path) -> list[int]:
-    return load_dataset("tiny", root, cache=root.parent / "c").splits["test"].tokens.tolist()
+    return load_dataset("tiny", root).splits["test"].tokens.tolist()
 
 
 @pytest.mark.proof
-def test_several_processes_prepare_at_once(karpathy_folder: KarpathyFolder, tmp_path: Path) -> None:
+def test_several_processes_prepare_at_once(karpathy_folder: KarpathyFolder, private_cache: Path) -> None:
     with multiprocessing.get_context("fork").Pool(4) as pool:
         first, *others = pool.map(_load, [karpathy_folder.root] * 4, chunksize=1)
     assert others == [first] * 3
-    assert len([path for path in (tmp_path / "c").iterdir() if path.is_dir() and path.name != "files"]) == 1
+    assert len([path for path in private_cache.rglob("tiny-*") if path.is_dir()]) == 1
 
 
 def test_what_another_process_prepares_meanwhile_is_not_taken_for_damaged(
-    karpathy_folder: KarpathyFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    karpathy_folder: KarpathyFolder, private_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     find_problems = dataset.find_problems
 
     def find_while_another_prepares(*arguments: Any) -> list[str]:
         monkeypatch.setattr(dataset, "find_problems", find_problems)
-        load_dataset("tiny", karpathy_folder.root, cache=tmp_path / "c")
-        [folder] = (tmp_path / "c").glob("tiny-*")
+        load_dataset("tiny", karpathy_folder.root)
+        [folder] = private_cache.rglob("tiny-*")
         (folder / "theirs").touch()
         return find_problems(*arguments)
 
     monkeypatch.setattr(dataset, "find_problems", find_while_another_prepares)
-    load_dataset("tiny", karpathy_folder.root, cache=tmp_path / "c")
-    assert list((tmp_path / "c").glob("tiny-*/theirs"))
+    load_dataset("tiny", karpathy_folder.root)
+    assert list(private_cache.rglob("tiny-*/theirs"))
 
 
-def test_cache_that_cannot_be_written(karpathy_folder: KarpathyFolder, tmp_path: Path) -> None:
+def test_cache_that_cannot_be_written(
+    karpathy_folder: KarpathyFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(DataError, match=r"file.*cannot be written.*XDG_CACHE_HOME"):
-        load_dataset("tiny", karpathy_folder.root, cache=tmp_path / "file" / "c")
+        load_dataset("tiny", karpathy_folder.root)
 
 
 @pytest.mark.skipif(not (SHARED / "flickr8k").is_dir(), reason="needs ../shared/data/flickr8k")
