@@ -52,7 +52,9 @@ def test_answers_are_those_of_the_model_in_its_dataset(checkpoint: Path, folder:
         images, captions = encode_images(model, resident), encode_captions(model, resident)
     retriever = Retriever(folder)
     for caption in (0, 17, 99):
-        words = " ".join(DATA.vocabulary.decode(split.tokens[slice(*split.offsets[caption : caption + 2])][1:-1]))
+        words = " ".join(
+            DATA.vocabulary.words[token] for token in split.tokens[slice(*split.offsets[caption : caption + 2])][1:-1]
+        )
         scores, answers = images @ captions[caption], retriever.images_for(words, 5)
         wanted = scores.sort(descending=True).values[:5].tolist()
         assert [one.score for one in answers] == pytest.approx(wanted, abs=2e-3)

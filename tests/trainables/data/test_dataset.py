@@ -30,7 +30,7 @@ def captions_of(split: Split, image: int) -> list[str]:
 
 
 def words_of(data: Dataset, split: Split, caption: int) -> list[str]:
-    return data.vocabulary.decode(split.tokens[split.offsets[caption] : split.offsets[caption + 1]])
+    return [data.vocabulary.words[token] for token in split.tokens[split.offsets[caption] : split.offsets[caption + 1]]]
 
 
 def check_contract(data: Dataset) -> None:
