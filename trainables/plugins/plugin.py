@@ -104,8 +104,11 @@ def is_distribution(name: str) -> bool:
 
 def installed_plugins() -> dict[str, dict[str, list[str]]]:
     """Return distribution -> kind -> names that it offers; nothing is imported."""
-    offers = {installation.name: entries for installation in distributions() if (entries := _entries(installation))}
-    return {name: {kind: list(names) for kind, names in entries.items()} for name, entries in offers.items()}
+    offers: dict[str, dict[str, list[str]]] = {}
+    for installation in distributions():
+        # Of two installations of one name, the first is imported.
+        offers.setdefault(installation.name, {kind: list(entries) for kind, entries in _entries(installation).items()})
+    return {name: kinds for name, kinds in offers.items() if kinds}
 
 
 def providers(names: Mapping[str, Collection[str]], chosen: Collection[str] = ()) -> list[str]:
