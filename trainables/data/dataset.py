@@ -22,6 +22,7 @@ from trainables.data.features import (
     check_features,
     check_values,
     check_views,
+    description_of,
     feature_rows,
     inspect_features,
     open_features,
@@ -33,7 +34,7 @@ from trainables.data.pictures import ImageFiles, check_links, find_image_files, 
 from trainables.data.prepared import CAPTION_ROWS, VERSION, FeatureRows, SplitArrays, open_prepared, prepare
 from trainables.data.source import Source, find_source
 from trainables.data.text_features import NAME as TFIDF
-from trainables.data.text_files import Strings, read_json
+from trainables.data.text_files import Strings
 from trainables.data.tokenizers import (
     ENGLISH,
     REASONS,
@@ -247,8 +248,7 @@ def tokenizer_of(source: Source, name: str | None) -> Tokenizer:
 
 def _check_made_with(tokenizer: Tokenizer, texts: Mapping[str, Path]) -> None:
     for path in dict.fromkeys(texts.values()):
-        description = sidecars(path)[0]
-        made_with = made_by_tokenizer(read_json(description)) if description.exists() else None
+        made_with = made_by_tokenizer(description_of(path) or {})
         if made_with not in (None, tokenizer.identity):
             raise DataError(
                 f"{path}: was made with the tokenizer {made_with}, not {tokenizer.identity}; leave tokenizer out, or "
