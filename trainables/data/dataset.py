@@ -183,7 +183,9 @@ def load_dataset(
     if tokenizer is not None:
         _check_made_with(cut, texts)
     digest = dataset_digest(source, files, texts, cut)
-    folder = default_cache() / f"{source.name}-{digest[:24]}-{vocabulary}-v{VERSION}"
+    # Another version of a plug-in may read other captions from the same files.
+    reader = "" if source.plugin is None else f"-{source.plugin.digest[:12]}"
+    folder = default_cache() / f"{source.name}-{digest[:24]}-{vocabulary}-v{VERSION}{reader}"
     opened = open_prepared(folder, cut)
     if opened is None:
         corpus = source.read()
@@ -233,6 +235,7 @@ def tokenizer_of(source: Source, name: str | None) -> Tokenizer:
     if outside := files_outside(source, ()):
         raise DataError(outside)
     digests = [remembered(path, file_digest)["digest"] for path in source.files]
+    digests += [] if source.plugin is None else [source.plugin.digest]
     name = f"tokenizer-{hashlib.sha256(json.dumps(digests).encode()).hexdigest()[:32]}-v{RULE}.json"
     record = default_cache() / "files" / name
     with contextlib.suppress(OSError, ValueError, TypeError, LookupError, RecursionError):
