@@ -94,14 +94,6 @@ def check_size(name: str, files: Mapping[str, str]) -> None:
         raise ConfigError(f"plug-in {name}: has {size:,} characters of Python, at most {LARGEST:,} are taken")
 
 
-def is_distribution(name: str) -> bool:
-    """Whether a distribution with this name is installed."""
-    try:
-        return bool(name) and distribution(name) is not None
-    except (PackageNotFoundError, ValueError):
-        return False
-
-
 def installed_plugins() -> dict[str, dict[str, list[str]]]:
     """Return distribution -> kind -> names that it offers; nothing is imported."""
     offers: dict[str, dict[str, list[str]]] = {}
@@ -139,9 +131,12 @@ def read_installed(name: str) -> Plugin:
     """Return an installed distribution as a plug-in; its code does not run.
 
     Raises:
-        ConfigError: If the distribution offers nothing, or its code is no plain Python package.
+        ConfigError: If there is no such distribution, it offers nothing, or its code is no plain Python package.
     """
-    installation = distribution(name)
+    try:
+        installation = distribution(name)
+    except (PackageNotFoundError, ValueError):
+        raise ConfigError(f"plug-in {name}: no such file, and no installed distribution of that name") from None
     entries = _entries(installation)
     if not entries:
         groups = ", ".join(GROUP + kind for kind in KINDS)
