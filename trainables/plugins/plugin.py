@@ -76,15 +76,19 @@ def read_plugin_file(path: Path) -> Plugin:
     Raises:
         ConfigError: If the file cannot be read, or is larger than any plug-in.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise ConfigError(f"plug-in {path}: cannot be read: {reason}") from None
+    text = _text_of(path)
     if path.suffix != ".py":
         raise ConfigError(f"plug-in {path}: must be a Python file (*.py) or the name of an installed distribution")
     check_size(str(path), {path.name: text})
     return Plugin(path.name, "", f"icr_plugin_{re.sub('[^a-zA-Z0-9]', '_', path.stem)}", {path.name: text})
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise ConfigError(f"plug-in {path}: cannot be read: {reason}") from None
 
 
 def check_size(name: str, files: Mapping[str, str]) -> None:
@@ -169,6 +173,6 @@ def _files(name: str, top: str) -> dict[str, str]:
         raise ConfigError(f"plug-in {name}: {top} is no package of Python files here")
     origin = Path(spec.origin)
     if spec.submodule_search_locations is None:
-        return {origin.name: origin.read_text(encoding="utf-8")}
+        return {origin.name: _text_of(origin)}
     paths = sorted(origin.parent.rglob("*.py"))
-    return {str(path.relative_to(origin.parent.parent)): path.read_text(encoding="utf-8") for path in paths}
+    return {str(path.relative_to(origin.parent.parent)): _text_of(path) for path in paths}

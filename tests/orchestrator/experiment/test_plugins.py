@@ -338,6 +338,13 @@ def test_of_two_installations_of_one_name_the_first_counts(tmp_path: Path, monke
     assert build_loss("gap")
 
 
+def test_an_installed_file_that_is_not_utf_8_is_named() -> None:
+    lay_out("icr-gap", LOSS, "losses", "gap")
+    (Path("site") / "icr_gap.py").write_bytes(b"# -*- coding: latin-1 -*-\n# \xe9\n" + LOSS.encode())
+    with pytest.raises(ConfigError, match=r"plug-in .*icr_gap\.py: cannot be read: not UTF-8 text"):
+        load_plugins(["icr-gap"])
+
+
 def test_a_sampler_is_found_by_its_name() -> None:
     text = "from trainables.plugins import sampler\n@sampler()\ndef steady(study, seed):\n    return {}\n"
     lay_out("icr-steady", text, "samplers", "steady")
