@@ -70,7 +70,9 @@ def find_images(folder: Path, filenames: Iterable[str]) -> dict[str, "os.DirEntr
     for image_folder in image_folders(folder):
         for inner, names in names_in.items():
             listed = _files_in(image_folder / inner)
-            files = {filename: listed[name] for name, filename in names if name in listed} | files
+            for name, filename in names:
+                if name in listed:
+                    files.setdefault(filename, listed[name])
     return files
 
 
