@@ -20,7 +20,7 @@ from search_spaces.independent import (
 )
 from search_spaces.polynomial import POLYNOMIAL_RELATIVE, POLYNOMIAL_SELF
 from search_spaces.space import Bounds, LossSpace, Range, SpaceError, Trial, Values
-from search_spaces.study import LossPart, PastTrial, StudySoFar, StudySpace, Suggestion
+from search_spaces.study import PastTrial, StudySoFar, StudySpace, Suggestion
 from trainables.parameter_values import Domain
 from trainables.plugins.in_use import NameTable
 
@@ -49,7 +49,6 @@ __all__ = [
     "SPACES",
     "Bounds",
     "Domain",
-    "LossPart",
     "LossSpace",
     "PastTrial",
     "Range",

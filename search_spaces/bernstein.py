@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
-from search_spaces.space import COUNT_OR_ALL, Asked, Bounds, LossSpace, Range, SpaceError, Trial, Values, or_else
+from search_spaces.space import COUNT_OR_ALL, Asked, Bounds, Choose, LossSpace, Range, SpaceError, Values, or_else
 from trainables.parameter_values import (
     DOMAINS,
     NOT_NEGATIVE,
@@ -183,22 +183,21 @@ def coefficients(offset: float, weights: Sequence[float], kind: Kind) -> tuple[f
     return tuple(terms)
 
 
-def suggest_by_slopes(sides: Sequence[Polynomial], trial: Trial, bounds: Bounds) -> dict[str, Any]:
+def suggest_by_slopes(sides: Sequence[Polynomial], choose: Choose, bounds: Bounds) -> dict[str, Any]:
     """Suggest offset, degree and slopes, or the listed coefficients, of each polynomial of a loss.
 
     Only the sum of the constants of two polynomials counts, so the first polynomial gets the offset.
     """
-    offset = bounds["offset"].suggest(trial, "offset") if "offset" in bounds else 0.0
-    degree = int(bounds["degree"].suggest(trial, "degree")) if "degree" in bounds else 0
+    offset = choose("offset") if "offset" in bounds else 0.0
+    degree = int(choose("degree")) if "degree" in bounds else 0
     polynomials: dict[str, Any] = {}
     for side in sides:
         constant = offset if side is sides[0] else 0.0
         names = side.listed(bounds)
         if names:
-            polynomials[side.name] = side.assemble({name: bounds[name].suggest(trial, name) for name in names})
+            polynomials[side.name] = side.assemble({name: choose(name) for name in names})
         elif degree:
-            slopes = [f"{side.slope}_{index}" for index in range(degree)]
-            weights = [bounds[name].suggest(trial, name) for name in slopes]
+            weights = [choose(f"{side.slope}_{index}") for index in range(degree)]
             polynomials[side.name] = coefficients(constant, weights, side.kind)
     return polynomials
 
@@ -299,7 +298,7 @@ def _space(
 ) -> LossSpace:
     """Return the space of a loss, whose default is a constant slope of 1, in each degree and as listed coefficients."""
     return LossSpace(
-        suggest=partial(suggest_by_slopes, sides),
+        assemble=partial(suggest_by_slopes, sides),
         bounds=_bounds(sides),
         published=(*_constant(sides, 1.0, 0.2), _listed(sides, listed), *more),
         searched=searched_parameters(sides),

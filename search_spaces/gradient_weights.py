@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from search_spaces.space import Asked, Bounds, LossSpace, Range, Trial, Values, count_or
+from search_spaces.space import Asked, Bounds, Choose, LossSpace, Range, Values, count_or
 from trainables.parameter_values import NOT_NEGATIVE, NUMBER, POSITIVE, is_number, one_of
 
 CONDITIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
@@ -41,11 +41,11 @@ PUBLISHED = {
 }
 
 
-def gradient_weights(trial: Trial, bounds: Bounds) -> dict[str, Any]:
+def gradient_weights(choose: Choose, bounds: Bounds) -> dict[str, Any]:
     """Suggest the two choices, and the numbers that exist at these choices."""
-    chosen = {name: bounds[name].suggest(trial, name) for name in ("negatives", *CONDITIONS, "scale")}
+    chosen = {name: choose(name) for name in ("negatives", *CONDITIONS, "scale")}
     names = [name for choice, numbers in CONDITIONS.items() for name in numbers[str(chosen[choice])]]
-    return chosen | {name: bounds[name].suggest(trial, name) for name in names}
+    return chosen | {name: choose(name) for name in names}
 
 
 def _relevant(bounds: Bounds, fixed: Mapping[str, Any]) -> Bounds:
@@ -109,7 +109,7 @@ def _adapted(space: LossSpace, asked: Asked) -> LossSpace:
 
 
 _BARE = LossSpace(
-    suggest=gradient_weights,
+    assemble=gradient_weights,
     bounds={},
     published=(PUBLISHED, {**PUBLISHED, "negatives": 1}),
     parameters={

@@ -36,6 +36,7 @@ from search_spaces.space import (
     count_or,
     or_else,
     with_negatives,
+    with_searched,
 )
 from trainables.parameter_values import LEARNED, NOT_NEGATIVE, NUMBER, POSITIVE, Domain, domain_like, is_number, one_of
 
@@ -98,18 +99,8 @@ RANK_WEIGHTS = ("harmonic", "constant", "top_k")
 
 def _with_choices(space: LossSpace, asked: Asked) -> LossSpace:
     """Return the space of WARP for a study, which searches the weight of a rank, and a bank, only where asked to."""
-    space = by_version(space, asked)
-    choices: dict[str, Range | Values] = {
-        "rank_weight": Values(RANK_WEIGHTS),
-        "bank": Range(1, 16384, log=True, whole=True),
-    }
-    published = {"rank_weight": "harmonic", "bank": 0}
-    searched = [name for name in choices if name in asked.names and name not in asked.fixed]
-    return replace(
-        space,
-        bounds={**space.bounds, **{name: choices[name] for name in searched}},
-        published=tuple({**point, **{name: published[name] for name in searched}} for point in space.published),
-    )
+    space = with_searched(by_version(space, asked), asked, "rank_weight", Values(RANK_WEIGHTS), ("harmonic",))
+    return with_searched(space, asked, "bank", Range(1, 16384, log=True, whole=True), (0,))
 
 
 # 1.0 was published for scores without a bound [Weston2011]; cosines differ by 2 at most, so these bounds are lower.

@@ -42,7 +42,7 @@ from search_spaces.bernstein import (
     can_be_triplet,
     check,
 )
-from search_spaces.space import Asked, Bounds, LossSpace, Range, SpaceError, Trial, Values, with_negatives
+from search_spaces.space import Asked, Bounds, Choose, LossSpace, Range, SpaceError, Values, with_negatives
 from trainables.parameter_values import NUMBER, POSITIVE, Domain, domain_of, is_number
 
 USUAL_PAIRS = 128
@@ -76,7 +76,7 @@ PUBLISHED_CODE = {
 
 
 def suggest_by_shapes(
-    sides: Sequence[Polynomial], domains: Mapping[str, tuple[float, float]], trial: Trial, bounds: Bounds
+    sides: Sequence[Polynomial], domains: Mapping[str, tuple[float, float]], choose: Choose, bounds: Bounds
 ) -> dict[str, Any]:
     """Suggest the coefficients of each polynomial of a loss.
 
@@ -85,16 +85,9 @@ def suggest_by_shapes(
     """
     if "scale" not in bounds:
         return {}
-    chosen = {name: bounds[name].suggest(trial, name) for name in ("scale", "margin", "degree")}
-    beside = {name: bounds[name].suggest(trial, name) for name in BESIDE if name in bounds}
-    scale, margin, degree = chosen["scale"], chosen["margin"], int(chosen["degree"])
-    found_shapes = [
-        {
-            name: bounds[f"{side.prefix}{name}"].suggest(trial, f"{side.prefix}{name}")
-            for name in shapes.CONSTANT[degree]
-        }
-        for side in sides
-    ]
+    scale, margin, degree = choose("scale"), choose("margin"), int(choose("degree"))
+    beside = {name: choose(name) for name in BESIDE if name in bounds}
+    found_shapes = [{name: choose(f"{side.prefix}{name}") for name in shapes.CONSTANT[degree]} for side in sides]
     if "push" in beside:
         pair = shapes.balanced_polynomials(scale, margin, degree, found_shapes, beside["push"])
         return dict(zip([side.name for side in sides], pair, strict=True))
@@ -189,7 +182,7 @@ def _space(sides: Sequence[Polynomial], space: LossSpace, asked: Asked) -> LossS
         starts = ({**PUBLISHED_CODE, "scale": PUBLISHED_CODE["scale"] * asked.pairs},)
     return replace(
         space,
-        suggest=partial(suggest_by_shapes, sides, domains),
+        assemble=partial(suggest_by_shapes, sides, domains),
         bounds=_bounds(sides, asked.pairs, separate=separate, balanced=balanced),
         published=published,
         starts=starts,
@@ -224,7 +217,7 @@ def _twins(
 def _default(sides: Sequence[Polynomial], slopes: LossSpace) -> LossSpace:
     """Return the space of a loss for a batch of the usual size."""
     bare = LossSpace(
-        suggest=slopes.suggest,
+        assemble=slopes.assemble,
         bounds={},
         published=(),
         parameters=slopes.parameters,

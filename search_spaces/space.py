@@ -158,23 +158,13 @@ Bounds = Mapping[str, Range | Values]
 """Name of a parameter -> its bounds."""
 
 
-class FixedPoint:
-    """A trial that suggests a given point, so that a space turns the point into a loss."""
+Choose = Callable[[str], Any]
+"""Returns the value of a searched parameter in a suggestion: a trial chooses the value, or a point has it."""
 
-    def __init__(self, point: Mapping[str, Any]) -> None:
-        self._point = point
 
-    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
-        """Return the point's number."""
-        return float(self._point[name])
-
-    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
-        """Return the point's whole number."""
-        return int(self._point[name])
-
-    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
-        """Return the point's choice."""
-        return self._point[name]
+def chosen_by(trial: Trial, bounds: Bounds, prefix: str = "") -> Choose:
+    """Return the choice of a trial within bounds; the trial knows the parameters by names that begin with a prefix."""
+    return lambda name: bounds[name].suggest(trial, prefix + name)
 
 
 @dataclass(frozen=True)
@@ -204,9 +194,9 @@ def by_version(space: "LossSpace", asked: Asked) -> "LossSpace":
     return replace(space, bounds={**space.bounds, **space.earlier}) if asked.version == 1 else space
 
 
-def suggest_each(trial: Trial, bounds: Bounds) -> dict[str, Any]:
+def suggest_each(choose: Choose, bounds: Bounds) -> dict[str, Any]:
     """Suggest every parameter that has bounds: in most spaces all of them exist."""
-    return {name: bound.suggest(trial, name) for name, bound in bounds.items()}
+    return {name: choose(name) for name in bounds}
 
 
 def or_else(domain: Domain, other: str | None) -> Domain:
@@ -220,10 +210,10 @@ class LossSpace:
     """All that a search needs to know about one loss.
 
     Attributes:
-        bounds: Default bounds.
+        bounds: Bounds of the searched parameters: the default bounds, or those of a study.
         published: Suggested parameters with which the loss was published; among the first trials of every study.
         parameters: Parameters of the loss's constructor, with their domains.
-        suggest: Function of a trial and bounds that returns the loss's parameters.
+        assemble: Function that returns the loss's parameters, given a choice of values and the bounds.
         searched: Suggested parameters that the constructor does not have, with their domains.
         relevant: Function of bounds and fixed parameters that returns the bounds that then matter; in most spaces no
             parameter depends on another.
@@ -234,12 +224,13 @@ class LossSpace:
         twins: Function of another loss's name and parameters that returns the points, within bounds or not, at which
             this loss equals the other loss.
         switches: Searched parameters whose values decide which other parameters exist.
+        fixed: Parameters of the constructor that a study does not search.
     """
 
     bounds: Bounds
     published: tuple[Mapping[str, Any], ...]
     parameters: Mapping[str, Domain]
-    suggest: Callable[[Trial, Bounds], dict[str, Any]] = suggest_each
+    assemble: Callable[[Choose, Bounds], dict[str, Any]] = suggest_each
     searched: Mapping[str, Domain] = field(default_factory=dict)
     relevant: Callable[[Bounds, Mapping[str, Any]], Bounds] = lambda bounds, fixed: bounds
     check: Callable[[Mapping[str, Any]], None] = lambda values: None
@@ -248,27 +239,42 @@ class LossSpace:
     adapt: Callable[["LossSpace", Asked], "LossSpace"] = by_version
     twins: Callable[[str, Mapping[str, Any]], tuple[Mapping[str, Any], ...]] = lambda loss, parameters: ()
     switches: tuple[str, ...] = ()
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def domains(self) -> Mapping[str, Domain]:
+        """Domains of the constructor's parameters and of the suggested parameters."""
+        return {**self.parameters, **self.searched}
+
+    @property
+    def is_conditional(self) -> bool:
+        """Whether some parameters exist only at some values of others."""
+        return any(len(self.bounds[name].ends()) > 1 for name in self.switches if name in self.bounds)
 
     def adapted(self, asked: Asked) -> "LossSpace":
         """Return the space of a study (``SpaceError`` if the study's names do not go together)."""
         return self.adapt(self, asked)
 
-    def narrowed(self, bounds: Bounds) -> Bounds:
-        """Return the default bounds with some replaced.
+    def narrowed(self, bounds: Bounds, fixed: Mapping[str, Any]) -> "LossSpace":
+        """Return the space with some bounds replaced and some parameters fixed.
 
         A parameter that is not searched, or bounds beyond its domain, are refused (``SpaceError``).
         """
-        narrowed: dict[str, Range | Values] = {}
+        narrowed, own = dict(self.bounds), {}
         for name, bound in bounds.items():
             check_name(name, {**self.bounds, **self.searched}, "searched parameters")
-            domain = {**self.parameters, **self.searched}[name]
+            domain = self.domains[name]
             for end in bound.ends():
                 check_value(name, end, domain)
             if domain.is_count and isinstance(bound, Range):
-                narrowed[name] = replace(bound, log=True, whole=True)
+                bound = replace(bound, log=True, whole=True)
+            narrowed[name] = bound
+        for name, value in fixed.items():
+            if name in narrowed or name in self.searched:
+                narrowed[name] = Values((value,))
             else:
-                narrowed[name] = bound
-        return {**self.bounds, **narrowed}
+                own[name] = value
+        return replace(self, bounds=self.relevant(narrowed, own), fixed=own)
 
     def check_parameters(self, values: Mapping[str, Any]) -> None:
         """Refuse parameters that the loss's constructor would refuse (``SpaceError``)."""
@@ -284,29 +290,48 @@ class LossSpace:
             check_value(name, values[name], self.searched[name])
         self.check_parameters(own)
 
-    def first_points(self, bounds: Bounds) -> list[Mapping[str, Any]]:
-        """Return the points that a study tries first: ``starts``, then ``published``, as far as within bounds."""
-        return self.within(bounds, (*self.starts, *self.published))
+    def suggest(self, trial: Trial, prefix: str = "") -> dict[str, Any]:
+        """Return the loss's parameters at the point that a trial chooses; for ``prefix`` see ``chosen_by``."""
+        return {**self.assemble(chosen_by(trial, self.bounds, prefix), self.bounds), **self.fixed}
 
-    def published_points(self, bounds: Bounds) -> list[Mapping[str, Any]]:
-        """Return the published points that lie within bounds and have searched parameters."""
-        return self.within(bounds, self.published)
+    def parameters_at(self, point: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the loss's parameters at a point (``KeyError`` if the point lacks one of its parameters)."""
+        return {**self.assemble(point.__getitem__, self.bounds), **self.fixed}
 
-    def within(self, bounds: Bounds, points: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    def first_points(self) -> list[Mapping[str, Any]]:
+        """Return the points that a study tries first: ``starts``, then ``published``, as far as within bounds.
+
+        Of points for one loss, the first is returned.
+        """
+        return self._distinct(self.within((*self.starts, *self.published)))
+
+    def published_points(self) -> list[Mapping[str, Any]]:
+        """Return the published points among the first points."""
+        return self._distinct(self.within(self.published))
+
+    def _distinct(self, points: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        distinct_points: list[tuple[Any, Mapping[str, Any]]] = []
+        for point in points:
+            loss_parameters = self.parameters_at(point)
+            if all(loss_parameters != other for other, _ in distinct_points):
+                distinct_points.append((loss_parameters, point))
+        return [point for _, point in distinct_points]
+
+    def within(self, points: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         """Return the points that lie within bounds and lack no parameter, by the searched names."""
-        named = [{name: value for name, value in point.items() if name in bounds} for point in points]
+        named = [{name: value for name, value in point.items() if name in self.bounds} for point in points]
         return [
             point
             for point in named
-            if (point or not bounds)
-            and all(bounds[name].contains(value) for name, value in point.items())
-            and self._is_whole(point, bounds)
+            if (point or not self.bounds)
+            and all(self.bounds[name].contains(value) for name, value in point.items())
+            and self._is_whole(point)
         ]
 
-    def _is_whole(self, point: Mapping[str, Any], bounds: Bounds) -> bool:
+    def _is_whole(self, point: Mapping[str, Any]) -> bool:
         """Whether a point has all parameters that its suggestion asks for."""
         try:
-            self.suggest(FixedPoint(point), bounds)
+            self.parameters_at(point)
         except KeyError:
             return False
         return True
@@ -348,31 +373,36 @@ def count_or(*words: str, least: int = 1) -> Domain:
 COUNT_OR_ALL = count_or(ALL)
 
 
-def with_negatives(space: LossSpace, asked: Asked, default: int | str) -> LossSpace:
-    """Return the space of a loss for a study, which searches the number of negatives if the study asks for that.
+def with_searched(space: LossSpace, asked: Asked, name: str, bound: Range | Values, values: Sequence[Any]) -> LossSpace:
+    """Return the space of a loss for a study, which searches one more parameter if the study asks for that.
 
-    ``default`` is the number of negatives in the loss's own points: of ``published``, ``starts`` and ``twins``.
+    ``values`` are those of the parameter in the loss's own points: of ``published``, ``starts`` and ``twins``.
     """
-    if NEGATIVES not in asked.names or NEGATIVES in asked.fixed:
+    if name not in asked.names or name in asked.fixed:
         return space
-    most = max(2, asked.pairs - 1)
-    counts = (most, ALL) if default == ALL else (default,)
 
     def rest(bounds: Bounds) -> Bounds:
-        return {name: bound for name, bound in bounds.items() if name != NEGATIVES}
-
-    def suggest(trial: Trial, bounds: Bounds) -> dict[str, Any]:
-        return {**space.suggest(trial, rest(bounds)), NEGATIVES: bounds[NEGATIVES].suggest(trial, NEGATIVES)}
+        return {other: bound for other, bound in bounds.items() if other != name}
 
     def counted(points: tuple[Mapping[str, Any], ...]) -> tuple[Mapping[str, Any], ...]:
-        return tuple({**point, NEGATIVES: count} for point in points for count in counts)
+        return tuple({**point, name: value} for point in points for value in values)
 
     return replace(
         space,
-        suggest=suggest,
-        bounds={**space.bounds, NEGATIVES: Range(1, most, log=True, whole=True)},
-        relevant=lambda bounds, fixed: {**space.relevant(rest(bounds), fixed), NEGATIVES: bounds[NEGATIVES]},
+        assemble=lambda choose, bounds: {**space.assemble(choose, rest(bounds)), name: choose(name)},
+        bounds={**space.bounds, name: bound},
+        relevant=lambda bounds, fixed: {**space.relevant(rest(bounds), fixed), name: bounds[name]},
         published=counted(space.published),
         starts=counted(space.starts),
         twins=lambda loss, parameters: counted(space.twins(loss, parameters)),
     )
+
+
+def with_negatives(space: LossSpace, asked: Asked, default: int | str) -> LossSpace:
+    """Return the space of a loss for a study, which searches the number of negatives if the study asks for that.
+
+    ``default`` is the number of negatives in the loss's own points.
+    """
+    most = max(2, asked.pairs - 1)
+    counts = (most, ALL) if default == ALL else (default,)
+    return with_searched(space, asked, NEGATIVES, Range(1, most, log=True, whole=True), counts)

@@ -11,11 +11,11 @@ References:
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from search_spaces.space import Bounds, FixedPoint, LossSpace, Range, Trial, Values, suggest_each
+from search_spaces.space import Bounds, LossSpace, Range, Trial, Values, chosen_by, suggest_each
 
 State = Literal["running", "finished", "stopped_early", "failed"]
 """State of a trial; a trial that diverged has ``failed`` for a sampler."""
@@ -136,74 +136,18 @@ class Suggestion:
 
 
 @dataclass(frozen=True)
-class LossPart:
-    """A loss's part of a space.
-
-    Fixed parameters are not searched.
-    """
-
-    space: LossSpace
-    bounds: Bounds
-    fixed: Mapping[str, Any]
-
-    @property
-    def is_conditional(self) -> bool:
-        """Whether some parameters exist only at some values of others."""
-        return any(len(self.bounds[name].ends()) > 1 for name in self.space.switches if name in self.bounds)
-
-    def suggest(self, trial: Trial) -> dict[str, Any]:
-        """Return the loss's parameters."""
-        return {**self.space.suggest(trial, self.bounds), **self.fixed}
-
-    def first_points(self) -> list[Mapping[str, Any]]:
-        """Return the points that are tried first; of points with one loss, the first."""
-        return self._distinct(self.space.first_points(self.bounds))
-
-    def published_points(self) -> list[Mapping[str, Any]]:
-        """Return the published points among the first points."""
-        return self._distinct(self.space.published_points(self.bounds))
-
-    def _distinct(self, points: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        distinct_points: list[tuple[Any, Mapping[str, Any]]] = []
-        for point in points:
-            loss_parameters = self.suggest(FixedPoint(point))
-            if all(loss_parameters != other for other, _ in distinct_points):
-                distinct_points.append((loss_parameters, point))
-        return [point for _, point in distinct_points]
-
-
-class Prefixed:
-    """A trial that adds the prefix of a loss to the names of parameters."""
-
-    def __init__(self, trial: Trial, prefix: str) -> None:
-        self._trial, self._prefix = trial, prefix
-
-    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
-        """Suggest a number under the longer name."""
-        return self._trial.suggest_float(self._prefix + name, low, high, log=log)
-
-    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
-        """Suggest a whole number under the longer name."""
-        return self._trial.suggest_int(self._prefix + name, low, high, log=log)
-
-    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
-        """Suggest a choice under the longer name."""
-        return self._trial.suggest_categorical(self._prefix + name, choices)
-
-
-@dataclass(frozen=True)
 class StudySpace:
     """The space of one study.
 
     Attributes:
-        losses: Part of each loss; with several losses, the loss is a parameter itself (``loss``), on which the other
+        losses: Space of each loss; with several losses, the loss is a parameter itself (``loss``), on which the other
             parameters (``<loss>.<parameter>``) depend.
         training: Searched settings of ``training``.
         model_parameters: Searched parameters of the model.
         usual: Values of ``training`` and ``model_parameters`` that are not searched, by parameter name.
     """
 
-    losses: Mapping[str, LossPart]
+    losses: Mapping[str, LossSpace]
     training: Bounds = field(default_factory=dict)
     model_parameters: Bounds = field(default_factory=dict)
     usual: Mapping[str, Any] = field(default_factory=dict)
@@ -216,24 +160,23 @@ class StudySpace:
     @property
     def is_conditional(self) -> bool:
         """Whether some parameters exist only at some values of others."""
-        return self.chooses or any(part.is_conditional for part in self.losses.values())
+        return self.chooses or any(space.is_conditional for space in self.losses.values())
 
     def suggest(self, trial: Trial) -> Suggestion:
         """Let a trial choose a point."""
         name = trial.suggest_categorical("loss", tuple(self.losses)) if self.chooses else next(iter(self.losses))
-        loss_parameters = self.losses[name].suggest(Prefixed(trial, f"{name}.") if self.chooses else trial)
         return Suggestion(
             loss=name,
-            loss_parameters=loss_parameters,
-            training=suggest_each(Prefixed(trial, "training."), self.training),
-            model_parameters=suggest_each(Prefixed(trial, "model."), self.model_parameters),
+            loss_parameters=self.losses[name].suggest(trial, self._name(name, "")),
+            training=suggest_each(chosen_by(trial, self.training, "training."), self.training),
+            model_parameters=suggest_each(chosen_by(trial, self.model_parameters, "model."), self.model_parameters),
         )
 
     def bounds(self) -> dict[str, Any]:
         """Return the bounds of each parameter, by the sampler's name of the parameter."""
         bounds: dict[str, Any] = {"loss": Values(tuple(self.losses))} if self.chooses else {}
-        for loss, part in self.losses.items():
-            bounds |= {self._name(loss, name): bound for name, bound in part.bounds.items()}
+        for loss, space in self.losses.items():
+            bounds |= {self._name(loss, name): bound for name, bound in space.bounds.items()}
         return bounds | self._beside()
 
     def holds(self, params: Mapping[str, Any]) -> bool:
@@ -246,8 +189,7 @@ class StudySpace:
         """Say whether a parameter, by the sampler's name of it, accepts a value, within bounds or not."""
         section, rest = self._section(name)
         if section in self.losses:
-            space = self.losses[section].space
-            return {**space.parameters, **space.searched}[rest].accepts(value)
+            return self.losses[section].domains[rest].accepts(value)
         # Settings of training and of models are rates, sizes, shares and counts: none is negative.
         return bool(value > 0)
 
@@ -268,19 +210,20 @@ class StudySpace:
         Of points for one loss, the first is returned; a usual setting out of bounds becomes the nearest value.
         """
         beside = {name: bound.nearest(self.usual[name]) for name, bound in self._beside().items()}
-        first = [(loss, point) for loss, part in self.losses.items() for point in part.first_points()]
+        first = [(loss, point) for loss, space in self.losses.items() for point in space.first_points()]
         return [{**self.point(loss, point), **beside} for loss, point in first]
 
     def published_points(self) -> list[Mapping[str, Any]]:
         """Return the first points that are published settings of their loss, and not of another loss."""
-        named = [self.point(loss, setting) for loss, part in self.losses.items() for setting in part.published_points()]
-        return [point for point in self.first_points() if any(setting.items() <= point.items() for setting in named)]
+        settings = [(loss, setting) for loss, space in self.losses.items() for setting in space.published_points()]
+        named = [self.point(loss, setting).items() for loss, setting in settings]
+        return [point for point in self.first_points() if any(setting <= point.items() for setting in named)]
 
     def grid(self) -> list[Mapping[str, Any]]:
         """Return every combination of the listed values, the last parameter changing fastest; loss after loss."""
         points: list[Mapping[str, Any]] = []
-        for loss, part in self.losses.items():
-            bounds = {self._name(loss, name): bound for name, bound in part.bounds.items()} | self._beside()
+        for loss, space in self.losses.items():
+            bounds = {self._name(loss, name): bound for name, bound in space.bounds.items()} | self._beside()
             values = [bound.values for bound in bounds.values() if isinstance(bound, Values)]
             chosen = {"loss": loss} if self.chooses else {}
             points += [chosen | dict(zip(bounds, setting, strict=True)) for setting in itertools.product(*values)]
@@ -290,7 +233,7 @@ class StudySpace:
     def grid_size(self) -> int:
         """How many points ``grid`` returns, counted without making them."""
         beside = self._beside().values()
-        bounds = ([*part.bounds.values(), *beside] for part in self.losses.values())
+        bounds = ([*space.bounds.values(), *beside] for space in self.losses.values())
         return sum(math.prod(len(bound.values) for bound in group if isinstance(bound, Values)) for group in bounds)
 
     def _name(self, loss: str, name: str) -> str:

@@ -92,7 +92,10 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_search_from_the_command_line_ends_with_a_tested_winner(undisturbed: Path) -> None:
+def test_a_search_from_the_command_line_ends_with_a_tested_winner(
+    undisturbed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(undisturbed.parent / "cache of the test"))
     summary = summary_of(undisturbed)
     assert {row["state"] for row in summary["trials"]} <= {"finished", "stopped_early"}
     assert len(summary["trials"]) == 4
@@ -100,7 +103,7 @@ def test_a_search_from_the_command_line_ends_with_a_tested_winner(undisturbed: P
     finished = [row["best"]["val/rsum"] for row in summary["trials"] if row["state"] == "finished"]
     assert winner["val"]["rsum"] == max(finished)
     checkpoint = next((undisturbed / "scenes-smoke" / "trials" / winner["trial"]).glob("epoch_*"))
-    data = load_dataset("scenes", undisturbed.parent / "data", cache=undisturbed.parent / "cache of the test")
+    data = load_dataset("scenes", undisturbed.parent / "data")
     model, _ = load_best(checkpoint, data)
     splits = {name: ResidentSplit(split, torch.device("cpu")) for name, split in data.splits.items()}
     rsums = {name: evaluate(model, split)["rsum"] for name, split in splits.items()}

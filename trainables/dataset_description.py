@@ -1,6 +1,6 @@
 """Describes a dataset in numbers, with all its problems."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,11 @@ from trainables.data.dataset import (
     tokenizer_of,
 )
 from trainables.data.features import inspect_features
-from trainables.data.pictures import check_images, list_images
+from trainables.data.pictures import check_images, find_images
 from trainables.data.source import Source, find_source
 from trainables.data.tokenizers import REASONS, THRESHOLD, UNKNOWN, Tokenizer, VocabularyName
 from trainables.errors import DataError
-from trainables.files import default_cache, remembered
+from trainables.files import remembered
 from trainables.judgements.files import find_judgement_files, load_judgements
 from trainables.ranks import chance_rsum
 
@@ -31,28 +31,17 @@ UNKNOWN_SHARE = 1 / 3
 """Share of unknown tokens from which on a dataset is doubtful."""
 
 
-@dataclass(frozen=True)
-class SplitDescription:
-    """One split in numbers.
-
-    ``captions_per_image`` are the fewest and the most; ``caption_lengths`` are ``min``, ``median``, ``mean`` and
-    ``max`` in tokens, without start and end. ``unknown_tokens`` is a share in [0, 1], and ``chance_rsum`` is that of a
-    random ranking, in [0, 600]. The last four are none if the dataset has problems.
-    """
-
-    images: int
-    captions: int
-    captions_per_image: tuple[int, int]
-    image_files: int
-    caption_lengths: Mapping[str, float] | None = None
-    tokens_per_image: float | None = None
-    unknown_tokens: float | None = None
-    chance_rsum: float | None = None
+MEASURED = ("caption_lengths", "tokens_per_image", "unknown_tokens", "chance_rsum")
+"""Numbers of a split that its tokens give."""
 
 
 @dataclass
 class Description:
     """A dataset in numbers.
+
+    Of a split, ``captions_per_image`` are the fewest and the most; ``caption_lengths`` are ``min``, ``median``,
+    ``mean`` and ``max`` in tokens, without start and end. ``unknown_tokens`` is a share in [0, 1], and ``chance_rsum``
+    is that of a random ranking, in [0, 600]. The numbers of ``MEASURED`` are none if the dataset has problems.
 
     ``digest`` maps a kind of features to the digest of captions, splits and features, and ``none`` to that of captions
     alone. ``features`` maps kind and split to ``file``, ``shape`` and ``dtype``. ``judgements`` maps a split to
@@ -64,7 +53,7 @@ class Description:
     folder: str
     format: str
     digest: dict[str, str] = field(default_factory=dict)
-    splits: dict[str, SplitDescription] = field(default_factory=dict)
+    splits: dict[str, dict[str, Any]] = field(default_factory=dict)
     vocabulary: int | None = None
     tokenizer: str | None = None
     tokenizer_reason: str = ""
@@ -86,7 +75,6 @@ def describe_dataset(
     vocabulary: VocabularyName = "train",
     tokenizer: str | None = None,
     decode_images: bool = False,
-    cache: Path | None = None,
 ) -> Description:
     """Read a dataset and all its features, and find every problem.
 
@@ -97,7 +85,6 @@ def describe_dataset(
         DataError: If there is no such dataset; an existing dataset with problems is described.
     """
     source = find_source(name, data_root)
-    cache = cache or default_cache()
     description = Description(source.name, str(source.folder), source.format.FORMAT)
     files: dict[str, Mapping[str, Path]] = {}
     try:
@@ -108,23 +95,21 @@ def describe_dataset(
         if description.problems:
             return description
         corpus = source.read()
-        cut = tokenizer_of(source, tokenizer, cache)
-        description.problems += find_problems(source, corpus, files, cache)
+        cut = tokenizer_of(source, tokenizer)
+        description.problems += find_problems(source, corpus, files)
     except DataError as error:
         description.problems += error.problems
         return description
     description.tokenizer = cut.title
     description.tokenizer_reason = "as asked for" if tokenizer else f"inferred: {REASONS[cut]}"
     description.notes += corpus.notes
-    image_files = list_images(source.folder)
+    image_files = find_images(source.folder, (image.filename for image in corpus.images))
     description.problems += check_images(corpus, image_files, decode=decode_images)
-    _describe_features(description, source, files, cache, cut)
+    _describe_features(description, source, files, cut)
     of_images = next((kind for kind in files if kind != TEXT), None)
     data = None
     if not description.problems:
-        data = load_dataset(
-            name, data_root, vocabulary=vocabulary, tokenizer=tokenizer, features=of_images, cache=cache
-        )
+        data = load_dataset(name, data_root, vocabulary=vocabulary, tokenizer=tokenizer, features=of_images)
     description.vocabulary = len(data.vocabulary) if data else None
     description.splits |= _describe_splits(corpus, image_files, data)
     description.warnings += _doubts_about(description)
@@ -156,15 +141,13 @@ def _describe_judgements(
 
 def _doubts_about(description: Description) -> Iterator[str]:
     """Yield signs that the tokenizer does not fit the captions."""
-    measured = [
-        split for split in description.splits.values() if split.caption_lengths and split.unknown_tokens is not None
-    ]
-    if any(split.caption_lengths["median"] <= 1 for split in measured if split.caption_lengths):
+    measured = [split for split in description.splits.values() if split["caption_lengths"] is not None]
+    if any(split["caption_lengths"]["median"] <= 1 for split in measured):
         yield (
             f"half of the captions are a single token to the tokenizer {description.tokenizer}; take another, e.g. "
             "--tokenizer characters for a script without spaces"
         )
-    unknown = max((split.unknown_tokens or 0.0 for split in measured), default=0.0)
+    unknown = max((split["unknown_tokens"] for split in measured), default=0.0)
     if unknown >= UNKNOWN_SHARE:
         yield (
             f"{100 * unknown:.0f} % of the tokens are unknown, because they were seen fewer than {THRESHOLD} times in "
@@ -173,18 +156,16 @@ def _doubts_about(description: Description) -> Iterator[str]:
 
 
 def _describe_features(
-    description: Description, source: Source, files: Mapping[str, Mapping[str, Path]], cache: Path, tokenizer: Tokenizer
+    description: Description, source: Source, files: Mapping[str, Mapping[str, Path]], tokenizer: Tokenizer
 ) -> None:
     """Add shapes and digests of features; files that can't be read are already among the problems."""
     for kind, by_split in {**files, "none": {}}.items():
         try:
-            inspected = {split: remembered(cache, path, inspect_features) for split, path in by_split.items()}
+            inspected = {split: remembered(path, inspect_features) for split, path in by_split.items()}
             if kind != TEXT:
-                description.digest[kind] = dataset_digest(source, by_split, cache, {}, tokenizer)
+                description.digest[kind] = dataset_digest(source, by_split, {}, tokenizer)
                 if kind != "none" and TEXT in files:
-                    description.digest[f"{kind} and {TEXT}"] = dataset_digest(
-                        source, by_split, cache, files[TEXT], tokenizer
-                    )
+                    description.digest[f"{kind} and {TEXT}"] = dataset_digest(source, by_split, files[TEXT], tokenizer)
         except DataError:
             continue
         if by_split:
@@ -194,19 +175,18 @@ def _describe_features(
             }
 
 
-def _describe_splits(corpus: Corpus, paths: Mapping[str, Path], data: Dataset | None) -> dict[str, SplitDescription]:
+def _describe_splits(corpus: Corpus, image_files: Collection[str], data: Dataset | None) -> dict[str, dict[str, Any]]:
     described = {}
     for name in SPLITS:
         images = corpus.split(name)
         counts = [len(image.captions) for image in images] or [0]
-        measured = _measure_captions(data.splits[name]) if data else {}
-        described[name] = SplitDescription(
-            images=len(images),
-            captions=sum(counts),
-            captions_per_image=(min(counts), max(counts)),
-            image_files=sum(image.filename in paths for image in images),
-            **measured,
-        )
+        described[name] = {
+            "images": len(images),
+            "captions": sum(counts),
+            "captions_per_image": (min(counts), max(counts)),
+            "image_files": sum(image.filename in image_files for image in images),
+            **(_measure_captions(data.splits[name]) if data else dict.fromkeys(MEASURED)),
+        }
     return described
 
 

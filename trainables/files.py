@@ -162,13 +162,12 @@ def default_cache() -> Path:
     return cache_folder() / "data"
 
 
-def remembered(cache: Path, path: Path, compute: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+def remembered(path: Path, compute: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
     """Return what ``compute(path)`` gives, from the cache if the file is as it was then.
 
     A file is known again by its path, size, inode and times of change, so that gigabytes are read once. A
-    damaged record is written anew.
+    damaged record is written anew. ``compute`` gets a link itself, because it may read the file by the link's name.
     """
-    path = path.resolve()
     try:
         status = path.stat()
     except OSError as error:
@@ -176,15 +175,15 @@ def remembered(cache: Path, path: Path, compute: Callable[[Path], dict[str, Any]
     if not stat.S_ISREG(status.st_mode):
         raise DataError(f"{path}: must be a regular file")
     times = [status.st_mtime_ns, status.st_ctime_ns]
-    identity = [str(path), status.st_size, status.st_ino, *times, compute.__qualname__, _CHECKS]
-    record = cache / "files" / f"{hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]}.json"
+    identity = [str(path.resolve()), status.st_size, status.st_ino, *times, compute.__qualname__, _CHECKS]
+    record = default_cache() / "files" / f"{hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]}.json"
     with suppress(OSError, ValueError, TypeError, LookupError, RecursionError):
         kept = read_state(record)
         if kept["identity"] == identity:
             return kept["value"]
     value = compute(path)
     if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _SETTLED_NANOSECONDS:
-        with writing_to(cache):
+        with writing_to(record.parent):
             record.parent.mkdir(parents=True, exist_ok=True)
             write_whole(record, json.dumps({"identity": identity, "value": value}))
     return value

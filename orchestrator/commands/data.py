@@ -249,19 +249,18 @@ def _split_lines(description: Description) -> Iterator[str]:
         f"{chance:>13}"
     )
     for name, split in description.splits.items():
-        fewest, most = split.captions_per_image
+        fewest, most = split["captions_per_image"]
         an_image = f"{fewest}" if fewest == most else f"{fewest}-{most}"
         lengths = tokens = unknown = chance = "-"
-        if split.caption_lengths and split.unknown_tokens is not None and split.tokens_per_image is not None:
+        if split["caption_lengths"] is not None:
             measures = {"min": 0, "median": 0, "mean": 1, "max": 0}
             lengths = " / ".join(
-                number_text(split.caption_lengths[name] or 0.0, decimals=n) for name, n in measures.items()
+                number_text(split["caption_lengths"][name], decimals=n) for name, n in measures.items()
             )
-            tokens = number_text(split.tokens_per_image)
-            unknown = f"{number_text(100 * split.unknown_tokens, decimals=2)} %"
-        if split.chance_rsum is not None:
-            chance = number_text(split.chance_rsum)
+            tokens = number_text(split["tokens_per_image"])
+            unknown = f"{number_text(100 * split['unknown_tokens'], decimals=2)} %"
+            chance = number_text(split["chance_rsum"])
         yield (
-            f"{name:6}{split.images:>9,}{split.captions:>10,}{an_image:>10}{split.image_files:>9,}"
+            f"{name:6}{split['images']:>9,}{split['captions']:>10,}{an_image:>10}{split['image_files']:>9,}"
             f"{lengths:>29}{tokens:>10}{unknown:>9}{chance:>13}"
         )

@@ -9,8 +9,7 @@ from typing import Any
 
 from orchestrator.experiment.experiment import Cell, Experiment
 from orchestrator.text.wording import printed, setting_text
-from search_spaces import Bounds, LossPart, Values
-from search_spaces.space import FixedPoint
+from search_spaces import Bounds, LossSpace, Values
 
 
 def overlaps(experiment: Experiment, dataset: str | None = None) -> list[str]:
@@ -32,39 +31,40 @@ def overlaps(experiment: Experiment, dataset: str | None = None) -> list[str]:
 
 def _of_cell(cell: Cell, other: Cell, *, is_grid: bool) -> Iterator[str]:
     """Yield sentences about the losses of a study that, with some parameters, are a loss of another study."""
-    for loss, part in cell.space.losses.items():
-        for baseline, its_part in other.space.losses.items():
-            if loss == baseline or not part.bounds:
+    for loss, space in cell.space.losses.items():
+        for baseline, its_space in other.space.losses.items():
+            if loss == baseline or not space.bounds:
                 continue
-            for parameters in _settings(its_part):
-                twins = part.space.twins(baseline, parameters)
+            for parameters in _settings(its_space):
+                twins = space.twins(baseline, parameters)
                 name = f"{printed(baseline)} with {setting_text(parameters)}"
-                inside = part.space.within(part.bounds, twins)
-                if inside and not is_grid and not _is_tried(cell, loss, part, inside):
+                inside = space.within(twins)
+                if inside and not is_grid and not _is_tried(cell, loss, space, inside):
                     yield (
                         f"{printed(loss)} with {setting_text(inside[0])} is {name}. "
                         f"The search does not try it first: `search.enqueue.{loss}` can list it"
                     )
                 elif twins and not inside:
                     yield (
-                        f"{printed(loss)} could be {name}, which is outside its space: {_outside(part.bounds, twins)}. "
+                        f"{printed(loss)} could be {name}, which is outside its space: "
+                        f"{_outside(space.bounds, twins)}. "
                         f"How the two losses compare depends on these bounds"
                     )
 
 
-def _settings(part: LossPart) -> list[Mapping[str, Any]]:
+def _settings(space: LossSpace) -> list[Mapping[str, Any]]:
     """Return the settings of a baseline: its first points, or the only point of its listed values."""
-    points = part.first_points()
-    listed = {name: bound.values for name, bound in part.bounds.items() if isinstance(bound, Values)}
-    if not points and len(listed) == len(part.bounds) and all(len(values) == 1 for values in listed.values()):
+    points = space.first_points()
+    listed = {name: bound.values for name, bound in space.bounds.items() if isinstance(bound, Values)}
+    if not points and len(listed) == len(space.bounds) and all(len(values) == 1 for values in listed.values()):
         points = [{name: values[0] for name, values in listed.items()}]
-    return [part.suggest(FixedPoint(point)) for point in points]
+    return [space.parameters_at(point) for point in points]
 
 
-def _is_tried(cell: Cell, loss: str, part: LossPart, twins: Iterable[Mapping[str, Any]]) -> bool:
+def _is_tried(cell: Cell, loss: str, space: LossSpace, twins: Iterable[Mapping[str, Any]]) -> bool:
     """Whether one of some points, or a point for an equal loss, is among the first points of a study."""
-    wanted = [part.suggest(FixedPoint(twin)) for twin in twins]
-    if any(part.suggest(FixedPoint(point)) in wanted for point in part.first_points()):
+    wanted = [space.parameters_at(twin) for twin in twins]
+    if any(space.parameters_at(point) in wanted for point in space.first_points()):
         return True
     return any(cell.space.point(loss, twin).items() <= point.items() for twin in twins for point in cell.enqueued)
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.experiment.values import SAMPLERS, ListedValues, check_training, samplers_that
-from search_spaces import SPACES, Bounds, LossPart, Range, SpaceError, StudySpace, Values
+from search_spaces import SPACES, Bounds, LossSpace, Range, SpaceError, StudySpace, Values
 from search_spaces.independent import declared_bounds
 from search_spaces.space import Asked, check_name
 from search_spaces.study import MODEL_BOUNDS, TRAINING_BOUNDS, USUAL
@@ -44,7 +44,7 @@ def make_space(
     own = {"defaults": {}, "space": {}} if plugin is None else plugin.offers["models"][model]
     defaults = {**USUAL, **own["defaults"], **parameters}
     space = StudySpace(
-        losses={loss: _part(search, loss, training.pairs) for loss in losses},
+        losses={loss: _loss_space(search, loss, training.pairs) for loss in losses},
         training=_bounds_beside("training", search.training, TRAINING_BOUNDS),
         model_parameters=_bounds_beside("model_parameters", beside, {**MODEL_BOUNDS, **declared_bounds(own["space"])}),
         usual=usual | {f"model.{name}": value for name, value in defaults.items()},
@@ -128,9 +128,9 @@ def check_beside(space: StudySpace, model: str) -> None:
     mistakes.refuse()
 
 
-def _part(search: "Search", loss: str, pairs: int) -> LossPart:
-    """Return bounds and fixed values of a loss's parameters, for batches of a number of pairs."""
-    fixed, looked = dict(search.fixed.get(loss, {})), search.space.get(loss, {})
+def _loss_space(search: "Search", loss: str, pairs: int) -> LossSpace:
+    """Return the space of a loss in a study, for batches of a number of pairs."""
+    fixed, looked = search.fixed.get(loss, {}), search.space.get(loss, {})
     with at(f"search.fixed.{loss}"):
         SPACES[loss].check_fixed(fixed)
     key = f"search.space.{loss}"
@@ -141,10 +141,7 @@ def _part(search: "Search", loss: str, pairs: int) -> LossPart:
         with at(f"{key}.{name}"):
             replacements[name] = _bound(bound, space.bounds.get(name))
     with at(key):
-        bounds = space.narrowed(replacements)
-        known = {**bounds, **space.searched}
-        searched = {name: Values((fixed.pop(name),)) for name in list(fixed) if name in known}
-        return LossPart(space, space.relevant({**bounds, **searched}, fixed), fixed)
+        return space.narrowed(replacements, fixed)
 
 
 def _bound(bound: Bound, default: Range | Values | None) -> Range | Values:

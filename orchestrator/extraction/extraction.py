@@ -14,7 +14,7 @@ from orchestrator.machines.processes import sigterm_as_ctrl_c
 from trainables.data.corpus import SPLITS, Image, check_corpus
 from trainables.data.extract import Encoder, Plan, ShardResult, extract_shards, join_shards, joined_mark, open_shards
 from trainables.data.features import images_digest
-from trainables.data.pictures import check_links, list_images, resized_side
+from trainables.data.pictures import check_links, find_images, resized_side
 from trainables.data.source import Source, find_source
 from trainables.errors import ConfigError, DataError
 from trainables.extras import require
@@ -150,12 +150,12 @@ def _find_inputs(request: ExtractionRequest) -> tuple[Source, list[Image], list[
     images = corpus.split(request.split) if request.split else list(corpus.images)
     if not any(image.filename for image in images):
         raise DataError(f"{corpus.file}: this dataset names no image files, so there is nothing to extract from")
-    files = list_images(source.folder)
+    files = find_images(source.folder, (image.filename for image in images))
     missing = [image for image in images if image.filename not in files]
     if missing:
         where = f"is missing from {source.folder} and the folders in it"
         raise DataError([f"{image.place}: image {image.filename!r} {where}" for image in missing])
-    return source, images, [files[image.filename] for image in images]
+    return source, images, [Path(files[image.filename].path) for image in images]
 
 
 def _prepare(

@@ -20,7 +20,7 @@ from trainables.data.source import find_source
 from trainables.data.text_features import NAME, encode_sentences, extractor_path, fit_tfidf
 from trainables.data.tokenizers import ENGLISH
 from trainables.errors import ConfigError, DataError, UserError
-from trainables.files import default_cache, make_writable, write_whole, writing_whole
+from trainables.files import make_writable, write_whole, writing_whole
 
 KEPT = "finished shards are kept"
 
@@ -66,7 +66,7 @@ def extract_text(
     about: dict[str, Any] = {"captions_digest": captions_digest(corpus.images), "captions": len(captions)}
     cut, fitted_files = None, []
     if extractor == NAME:
-        cut = tokenizer_of(find_source(dataset, data_root), tokenizer, default_cache())
+        cut = tokenizer_of(find_source(dataset, data_root), tokenizer)
         train = [caption for image in corpus.split("train") for caption in image.captions]
         fitted = fit_tfidf(train, dimensions, seed, cut)
         content = fitted.to_bytes()

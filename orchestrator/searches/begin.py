@@ -22,7 +22,7 @@ from orchestrator.searches.search import SearchResult, run_search
 from orchestrator.storage.bucket import is_bucket
 from orchestrator.text.terminal import say
 from orchestrator.workload.training import TrainablesWorkload
-from trainables.data.source import plugin_that_reads
+from trainables.data.source import find_source
 from trainables.errors import DataError
 from trainables.extras import require
 from trainables.plugins.plugin import Plugin
@@ -128,7 +128,7 @@ def with_formats(experiment: Experiment, data_root: str) -> Experiment:
     for dataset in experiment.datasets:
         # Problems of a dataset are reported later, together with all other problems of the data.
         with suppress(DataError):
-            if (plugin := plugin_that_reads(dataset, Path(data_root))) is not None:
+            if (plugin := find_source(dataset, Path(data_root)).plugin) is not None:
                 known.setdefault(plugin.name, plugin)
     if len(known) == len(experiment.plugins):
         return experiment

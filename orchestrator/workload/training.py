@@ -21,10 +21,9 @@ from trainables.data.dataset import (
     load_dataset,
     made_by_tokenizer,
 )
-from trainables.data.features import sidecars
+from trainables.data.features import description_of
 from trainables.data.source import find_source
 from trainables.data.text_features import extractor_file
-from trainables.data.text_files import read_json
 from trainables.errors import DataError
 from trainables.judgements.files import load_judgements
 from trainables.judgements.judged_metrics import named_metrics
@@ -169,7 +168,7 @@ class TrainablesWorkload:
         from trainables.serving.packed import write_retriever
 
         data = self.open_data(config)
-        origin = None if config.features == PIXELS else self._description(config, config.features)
+        origin = None if config.features == PIXELS else description_of(self._feature_file(config, config.features))
         extractor = extractor_file(self._feature_file(config, TEXT)) if config.reads_text_features else None
         write_retriever(folder, checkpoint, data, "test", origin=origin, text_extractor=extractor)
 
@@ -179,11 +178,6 @@ class TrainablesWorkload:
 
         write_weights(checkpoint, path)
 
-    def _description(self, config: TrialConfig, kind: str) -> Mapping[str, Any] | None:
-        """Return the description that lies beside features of a kind; ``None`` if there is none."""
-        description = sidecars(self._feature_file(config, kind))[0]
-        return read_json(description) if description.exists() else None
-
     def _tokenizer(self, config: TrialConfig) -> str | None:
         """Return what cuts the captions of a training; ``None`` where none are cut."""
         data = self.open_data(config)
@@ -191,7 +185,7 @@ class TrainablesWorkload:
             return None
         if not config.reads_text_features:
             return str(data.vocabulary.tokenizer.identity)
-        return made_by_tokenizer(self._description(config, TEXT) or {})
+        return made_by_tokenizer(description_of(self._feature_file(config, TEXT)) or {})
 
     def _feature_file(self, config: TrialConfig, kind: str) -> Path:
         source = find_source(config.dataset, _root(self.data_root, config.dataset))

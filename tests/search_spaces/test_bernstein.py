@@ -9,9 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from optuna.trial import FixedTrial
 
-from search_spaces import SPACES, LossPart, SpaceError, StudySpace, Values
+from search_spaces import SPACES, LossSpace, SpaceError, StudySpace, Values
 from search_spaces.bernstein import BERNSTEIN_RELATIVE, BERNSTEIN_SELF, DEGREES, coefficients
-from search_spaces.space import FixedPoint
 from tests.search_spaces.studies import experiment, space_of
 from trainables.errors import ConfigError
 from trainables.losses.polynomial import PolynomialRelative, PolynomialSelf
@@ -47,9 +46,8 @@ def test_the_slope_is_the_bernstein_sum(weights: list[float], kind: Any) -> None
 SLOPES = {"polynomial_self": BERNSTEIN_SELF, "polynomial_relative": BERNSTEIN_RELATIVE}
 
 
-def bounds_of(name: str, *degrees: int) -> Any:
-    space = SLOPES[name]
-    return space.relevant(space.narrowed({"degree": Values(degrees)}), {})
+def of_degrees(name: str, *degrees: int) -> LossSpace:
+    return SLOPES[name].narrowed({"degree": Values(degrees)}, {})
 
 
 DEFAULTS = {
@@ -61,26 +59,25 @@ DEFAULTS = {
 @pytest.mark.parametrize("name", DEFAULTS)
 @pytest.mark.parametrize("degree", DEGREES)
 def test_the_published_default_is_there_in_every_degree(name: str, degree: int) -> None:
-    bounds = bounds_of(name, degree)
-    (point,) = SLOPES[name].first_points(bounds)
-    found = SLOPES[name].suggest(FixedTrial(dict(point)), bounds)
+    space = of_degrees(name, degree)
+    (point,) = space.first_points()
+    found = space.suggest(FixedTrial(dict(point)))
     assert found == DEFAULTS[name]
 
 
 @pytest.mark.parametrize(("name", "sides"), [("polynomial_self", 2), ("polynomial_relative", 1)])
 def test_only_the_slopes_of_the_highest_degree_are_searched(name: str, sides: int) -> None:
     for degree in DEGREES:
-        assert len(bounds_of(name, degree)) == 2 + sides * degree
-    assert len(bounds_of(name, 1, 3)) == 2 + sides * 3
+        assert len(of_degrees(name, degree).bounds) == 2 + sides * degree
+    assert len(of_degrees(name, 1, 3).bounds) == 2 + sides * 3
 
 
 def test_degrees_can_be_searched_too_and_the_default_comes_once() -> None:
-    part = LossPart(BERNSTEIN_RELATIVE, bounds_of("polynomial_relative", *DEGREES), {})
-    space = StudySpace({"polynomial_relative": part})
+    space = StudySpace({"polynomial_relative": of_degrees("polynomial_relative", *DEGREES)})
     assert space.is_conditional
     assert space.first_points() == [{"offset": 0.2, "degree": 1, "slope_0": 1.0}]
     point = {"offset": 0.1, "degree": 3, "slope_0": 0.0, "slope_1": 2.0, "slope_2": 1.0}
-    found = space.suggest(FixedPoint(point)).loss_parameters["coefficients"]
+    found = space.suggest(FixedTrial(point)).loss_parameters["coefficients"]
     assert len(found) == 4 and found[0] == 0.1
 
 
@@ -99,7 +96,7 @@ def test_a_grid_of_relative_coefficients_as_they_are() -> None:
 def test_listed_coefficients_may_stand_still_beside_others() -> None:
     lists = {name: COEFFICIENT_GRID[name] for name in ("e1", "e2")}
     search = {"fixed": {"polynomial_relative": {"e0": 0.3}}, "space": {"polynomial_relative": lists}}
-    found = space_of(**search).suggest(FixedPoint({"e0": 0.3, "e1": 0.5, "e2": 0.0}))
+    found = space_of(**search).suggest(FixedTrial({"e0": 0.3, "e1": 0.5, "e2": 0.0}))
     assert found.loss_parameters == {"coefficients": (0.3, 0.5, 0.0)}
 
 
@@ -111,7 +108,7 @@ def test_a_gate_forgives_slopes_below_it() -> None:
     study = space_of(space={"polynomial_relative": lists}, fixed=gated)
     for e1 in (0.5, 1.0, 1.5, 2.0):
         PolynomialRelative((0.2, e1, 1.0), gate=0.2)
-    assert study.suggest(FixedPoint({"e0": 0.2, "e1": 0.5, "e2": 1.0})).loss_parameters["gate"] == 0.2
+    assert study.suggest(FixedTrial({"e0": 0.2, "e1": 0.5, "e2": 1.0})).loss_parameters["gate"] == 0.2
 
 
 def test_the_published_code_runs_first_where_its_coefficients_are_listed() -> None:
@@ -144,4 +141,4 @@ def test_checks_of_one_side_leave_the_other() -> None:
 def test_one_polynomial_of_two_may_be_listed_as_a_constant() -> None:
     search = {"space": {"polynomial_self": {"a0": {"values": [0.5]}, "b1": {"values": [0.5, 1.0]}}}}
     space = space_of("polynomial_self", **search)
-    PolynomialSelf(**space.suggest(FixedPoint({"a0": 0.5, "b1": 1.0})).loss_parameters)
+    PolynomialSelf(**space.suggest(FixedTrial({"a0": 0.5, "b1": 1.0})).loss_parameters)

@@ -6,12 +6,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from optuna.trial import FixedTrial
 
 from orchestrator.experiment.experiment import changed_keys
 from orchestrator.journal.begun_experiment import NO_EXPERIMENT, BegunExperiment
-from search_spaces import SPACES, LossPart, Range, StudySpace, Values
+from search_spaces import SPACES, Range, StudySpace, Values
 from search_spaces.bernstein import DEGREES
-from search_spaces.space import Asked, FixedPoint
+from search_spaces.space import Asked
 from tests.search_spaces.studies import experiment, space_of
 from trainables.losses import build_loss
 from trainables.parameter_values import is_feasible
@@ -23,7 +24,7 @@ SEPARATE = {"hinge": "separate", "gate": 0.2}
 
 
 def first_parameters(space: StudySpace) -> list[Any]:
-    return [dict(space.suggest(FixedPoint(point)).loss_parameters) for point in space.first_points()]
+    return [dict(space.suggest(FixedTrial(dict(point))).loss_parameters) for point in space.first_points()]
 
 
 @EACH
@@ -68,7 +69,7 @@ def test_the_published_code_is_a_point_where_its_hinges_and_its_gate_stand_still
 def test_two_hinges_have_two_constants_and_a_joint_hinge_has_one() -> None:
     space = space_of("polynomial_self", fixed={"polynomial_self": SEPARATE})
     point = {**space.first_points()[0], "margin": 0.9, "negative_margin": -0.5, "scale": 2.0}
-    found = space.suggest(FixedPoint(point)).loss_parameters
+    found = space.suggest(FixedTrial(dict(point))).loss_parameters
     assert (found["positive_coefficients"][0], found["negative_coefficients"][0]) == (1.8, -1.0)
     assert "negative_margin" not in space_of("polynomial_self").bounds()
 
@@ -78,7 +79,7 @@ def test_the_slope_is_asked_for_from_the_gate_on(gate: float | None, low: float)
     fixed = {} if gate is None else {"polynomial_relative": {"gate": gate}}
     space = space_of("polynomial_relative", fixed=fixed)
     point = {"scale": 1.0, "margin": 0.2, "degree": 2, "shape2": 1.0}
-    found = space.suggest(FixedPoint(point)).loss_parameters
+    found = space.suggest(FixedTrial(dict(point))).loss_parameters
     _, first, second = found["coefficients"]
     assert first + 2 * second * low == pytest.approx(0, abs=1e-11)
     assert is_feasible(found["coefficients"], "relative", (low, 2.0))
@@ -100,12 +101,12 @@ BOXES = st.sampled_from(NAMES).flatmap(
 def test_the_loss_takes_every_suggestion(box: Any) -> None:
     name, degree, fixed, pairs, data = box
     space = SPACES[name].adapted(Asked(fixed=fixed, pairs=pairs))
-    part = LossPart(space, space.relevant(space.narrowed({"degree": Values((degree,))}), fixed), fixed)
+    space = space.narrowed({"degree": Values((degree,))}, fixed)
     point = {
         key: data.draw(st.sampled_from(bound.values) if isinstance(bound, Values) else st.floats(bound.low, bound.high))
-        for key, bound in part.bounds.items()
+        for key, bound in space.bounds.items()
     }
-    build_loss(name, **part.suggest(FixedPoint(point)))
+    build_loss(name, **space.parameters_at(point))
 
 
 @EACH

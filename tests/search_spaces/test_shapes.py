@@ -13,7 +13,6 @@ from scipy.optimize import least_squares
 from search_spaces import shapes
 from search_spaces.bernstein import DEGREES
 from search_spaces.shapes import CONSTANT, polynomial
-from search_spaces.space import FixedPoint
 from tests.search_spaces.studies import space_of
 from trainables.parameter_values import DOMAINS, is_feasible
 
@@ -229,11 +228,11 @@ def test_a_joint_hinge_is_searched_by_push_and_others_by_balance() -> None:
 
 def test_a_point_of_version_2_stands_for_what_it_stood_for() -> None:
     both = {"scale": 100.0, "margin": 0.3, "degree": 2, "positive_shape2": 0.25, "negative_shape2": 0.75}
-    part = space_of(SELF, space_version=2).losses[SELF]
+    space = space_of(SELF, space_version=2).losses[SELF]
     positive = {"positive_coefficients": (30.0, -100.0, 25.0)}
     # The slopes are 1 - s / 2 and 2 (1 + s / 2), of mean 1 and 2.
-    then = part.suggest(FixedPoint({**both, "balance": 2.0}))
+    then = space.parameters_at({**both, "balance": 2.0})
     assert then == {**positive, "negative_coefficients": (0.0, 200.0, 50.0)}
     # With a balance of 1, W_a - W_b = -s^2 / 2, which is 0 at most: nothing is lifted.
-    now = space_of(SELF).losses[SELF].suggest(FixedPoint({**both, "push": 0.5}))
+    now = space_of(SELF).losses[SELF].parameters_at({**both, "push": 0.5})
     assert now == {**positive, "negative_coefficients": (0.0, 100.0, 25.0)}

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from optuna.trial import FixedTrial
 
-from search_spaces import SPACES, LossPart, LossSpace, Range, SpaceError, Values
-from search_spaces.space import FixedPoint
+from search_spaces import SPACES, LossSpace, Range, SpaceError, Values
 from tests.search_spaces.studies import space_of
 from trainables.losses import LOSSES, build_loss
 
@@ -22,19 +21,17 @@ EACH = pytest.mark.parametrize("name", sorted(SPACES))
 @pytest.mark.parametrize("end", [0, -1], ids=["low", "high"])
 def test_the_ends_of_the_default_bounds_make_a_loss(name: str, end: int) -> None:
     space = SPACES[name]
-    point = FixedPoint({name: bound.ends()[end] for name, bound in space.bounds.items()})
-    parameters = space.suggest(point, space.bounds)
+    parameters = space.parameters_at({name: bound.ends()[end] for name, bound in space.bounds.items()})
     space.check_parameters(parameters)
     build_loss(name, **parameters)
 
 
 @EACH
 def test_the_published_settings_are_the_defaults_of_the_loss(name: str) -> None:
-    space = SPACES[name]
-    bounds = space.relevant(space.bounds, {})
-    assert all(build_loss(name, **space.suggest(FixedPoint(one), bounds)) for one in space.first_points(bounds))
-    point = space.published_points(bounds)[0]
-    published, default = build_loss(name, **space.suggest(FixedTrial(dict(point)), bounds)), build_loss(name)
+    space = SPACES[name].narrowed({}, {})
+    assert all(build_loss(name, **space.parameters_at(point)) for point in space.first_points())
+    point = space.published_points()[0]
+    published, default = build_loss(name, **space.suggest(FixedTrial(dict(point)))), build_loss(name)
     similarity, positives = torch.linspace(-1, 1, 16).reshape(4, 4), torch.eye(4, dtype=torch.bool)
     torch.manual_seed(0)
     value = published(similarity, positives)
@@ -81,8 +78,8 @@ def test_values_are_listed_once() -> None:
 
 def test_points_outside_narrower_bounds_are_left_out() -> None:
     space: LossSpace = SPACES["nt_xent"]
-    assert space.first_points(space.narrowed({"temperature": Range(0.2, 0.3)})) == []
-    assert space.first_points(space.narrowed({"temperature": Values((0.1, 0.3))})) == [{"temperature": 0.1}]
+    assert space.narrowed({"temperature": Range(0.2, 0.3)}, {}).first_points() == []
+    assert space.narrowed({"temperature": Values((0.1, 0.3))}, {}).first_points() == [{"temperature": 0.1}]
 
 
 @pytest.mark.parametrize(
@@ -95,13 +92,13 @@ def test_points_outside_narrower_bounds_are_left_out() -> None:
 )
 def test_bounds_beyond_what_the_loss_accepts_are_refused(bounds: dict, message: str) -> None:
     with pytest.raises(SpaceError, match=message):
-        SPACES["nt_xent"].narrowed(bounds)
+        SPACES["nt_xent"].narrowed(bounds, {})
 
 
 WITH_NEGATIVES = ("triplet", "polynomial_self", "polynomial_relative", "gradient_weights")
 
 
-def part(loss: str, batch_size: int = 128, **search: Any) -> LossPart:
+def part(loss: str, batch_size: int = 128, **search: Any) -> LossSpace:
     return space_of(loss, {"batch_size": batch_size}, **search).losses[loss]
 
 
@@ -127,7 +124,7 @@ def test_every_first_point_is_a_loss_and_one_of_them_is_the_hardest_triplet_loss
     similarity, positives = torch.linspace(-1, 1, 16).reshape(4, 4).sin().requires_grad_(), torch.eye(4) > 0
     hardest = torch.autograd.grad(build_loss("triplet_sh")(similarity, positives), similarity)[0]
     gradients = [
-        torch.autograd.grad(build_loss(loss, **found.suggest(FixedPoint(point)))(similarity, positives), similarity)[0]
+        torch.autograd.grad(build_loss(loss, **found.parameters_at(point))(similarity, positives), similarity)[0]
         for point in points
     ]
     scales = (4.0, 1.0) if version == 1 and loss.startswith("polynomial") else (1.0,)
@@ -138,7 +135,7 @@ def test_listed_counts_and_all() -> None:
     found = part("triplet", space={"triplet": {"negatives": {"values": [1, 4, "all"]}}})
     assert found.bounds["negatives"] == Values((1, 4, "all"))
     assert [point["negatives"] for point in found.first_points()] == [1, "all"]
-    assert build_loss("triplet", **found.suggest(FixedPoint(found.first_points()[1]))) == build_loss("triplet")
+    assert build_loss("triplet", **found.parameters_at(found.first_points()[1])) == build_loss("triplet")
 
 
 @pytest.mark.parametrize(
@@ -151,9 +148,9 @@ def test_listed_counts_and_all() -> None:
 def test_what_is_fixed_is_not_searched(loss: str, fixed: Any, space: Any, point: dict[str, Any]) -> None:
     found = part(loss, fixed={loss: fixed}, space={loss: space})
     assert list(found.bounds) == list(point)
-    assert found.suggest(FixedPoint(point)) == {**point, **fixed}
+    assert found.parameters_at(point) == {**point, **fixed}
 
 
 def test_polynomials_of_several_negatives_are_no_triplet_sh() -> None:
     found = part("polynomial_relative", fixed={"polynomial_relative": {"negatives": 4}})
-    assert found.space.twins("triplet_sh", {"margin": 0.2}) == ()
+    assert found.twins("triplet_sh", {"margin": 0.2}) == ()

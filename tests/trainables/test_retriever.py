@@ -1,5 +1,6 @@
 """A packed model answers as the model in its dataset does, holds no code, and says what it cannot do."""
 
+import json
 import pickle
 from dataclasses import replace
 from pathlib import Path
@@ -51,7 +52,9 @@ def test_answers_are_those_of_the_model_in_its_dataset(checkpoint: Path, folder:
         images, captions = encode_images(model, resident), encode_captions(model, resident)
     retriever = Retriever(folder)
     for caption in (0, 17, 99):
-        words = " ".join(DATA.vocabulary.decode(split.tokens[slice(*split.offsets[caption : caption + 2])][1:-1]))
+        words = " ".join(
+            DATA.vocabulary.words[token] for token in split.tokens[slice(*split.offsets[caption : caption + 2])][1:-1]
+        )
         scores, answers = images @ captions[caption], retriever.images_for(words, 5)
         wanted = scores.sort(descending=True).values[:5].tolist()
         assert [one.score for one in answers] == pytest.approx(wanted, abs=2e-3)
@@ -207,9 +210,12 @@ def test_a_picture_needs_to_be_read_as_the_dataset_was(folder: Path, tmp_path: P
 def test_damage_is_named_and_a_pickle_is_none_of_it(folder: Path, tmp_path: Path, name: str) -> None:
     for file in folder.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
-    (tmp_path / name).write_bytes(pickle.dumps({"format": 1}))
-    for _ in ("damaged", "missing"):
+    without_words = json.loads((folder / ABOUT).read_text()) | {"vocabulary": None}
+    damages = (pickle.dumps({"format": 1}), b'{"format": 1}', json.dumps(without_words).encode(), None)
+    for content in damages:
+        (tmp_path / name).unlink()
+        if content is not None:
+            (tmp_path / name).write_bytes(content)
         with pytest.raises(CheckpointError, match="register the model again"):
             Retriever(tmp_path)
-        (tmp_path / name).unlink(missing_ok=True)
     assert not issubclass(SafetensorError, OSError), "it has to be caught by its own name"

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from trainables.errors import Blaming, ConfigError, PluginError
 from trainables.plugins.in_use import run_offer
@@ -53,25 +53,29 @@ def run_checks(
 
 
 def check_format(name: str) -> Iterator[ContractFinding]:
-    """Yield a finding for each check of a form of data; ``orchestrator data describe`` checks the data themselves."""
+    """Return a finding for each check of a form of data; ``orchestrator data describe`` checks the data themselves."""
     offer, place = run_offer("formats", name)
-    missing = [part for part in ("FORMAT", "find", "read") if not hasattr(offer.definition, part)]
-    if missing:
-        yield ContractFinding(
-            "parts", "fail", f"{place}: has no {', '.join(missing)}; see trainables/data/formats/flickr.py"
-        )
-        return
-    yield ContractFinding("parts", "ok", "has FORMAT, find and read")
+    return run_checks(CHECKS, offer.definition, place, needed="parts")
+
+
+def _check_parts(definition: Any, place: str) -> None:
+    if missing := [part for part in ("FORMAT", "find", "read") if not hasattr(definition, part)]:
+        raise BrokenError(f"{place}: has no {', '.join(missing)}; see trainables/data/formats/flickr.py")
+
+
+def _check_other_folders(definition: Any, place: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         try:
             with Blaming():
-                files = offer.definition.find(Path(folder))
+                files = definition.find(Path(folder))
         except PluginError as error:
-            yield ContractFinding("other folders", "fail", f"find fails for a folder that holds nothing: {error}")
-            return
-    if isinstance(files, list) and not files:
-        yield ContractFinding("other folders", "ok", "finds nothing in a folder that holds nothing")
-    else:
-        yield ContractFinding(
-            "other folders", "fail", f"find must return [] for a folder of another form, got {files!r:.60}"
-        )
+            raise BrokenError(f"find fails for a folder that holds nothing: {error}") from None
+    if not isinstance(files, list) or files:
+        raise BrokenError(f"find must return [] for a folder of another form, got {files!r:.60}")
+
+
+CHECKS: Mapping[str, tuple[Callable[[Any, str], None], str]] = {
+    "parts": (_check_parts, "has FORMAT, find and read"),
+    "other folders": (_check_other_folders, "finds nothing in a folder that holds nothing"),
+}
+"""Name of a check of a form of data -> the check, and the statement that it proves."""

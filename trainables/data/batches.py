@@ -68,11 +68,6 @@ class ResidentSplit:
         self._drawn: tuple[int | None, Tensor] = (None, self.lengths)
         self._diagonals: dict[int, Tensor] = {}
 
-    @property
-    def caption_count(self) -> int:
-        """Number of captions."""
-        return self.lengths.numel()
-
     def diagonal(self, size: int) -> Tensor:
         """Return the identity matrix as bool, on the device: one tensor for each size, so losses check it once."""
         if size not in self._diagonals:
@@ -81,12 +76,11 @@ class ResidentSplit:
                 self._diagonals[size] = torch.eye(size, dtype=torch.bool, device=self.device)
         return self._diagonals[size]
 
-    def images(self, indices: Tensor, draw: int | None = None) -> Tensor:
-        """Return some images, shape (len(indices), ...), on the split's device: float32 features or uint8 pixels."""
-        return self.request_images(indices, draw)()
-
     def request_images(self, indices: Tensor, draw: int | None = None) -> Callable[[], Tensor]:
-        """Begin to read some images, and return a function that waits for them."""
+        """Begin to read some images, and return a function that waits for them.
+
+        It returns shape (len(indices), ...), on the split's device: float32 features or uint8 pixels.
+        """
         if self._pixels is not None:
             return self._pixels.request(indices, draw)
         if draw is None or self._views is None:
@@ -241,7 +235,7 @@ def order_pairs(split: ResidentSplit, batch_size: int, length_buckets: int, gene
     With ``length_buckets`` > 1, the captions of that many batches at a time are sorted by length before they are cut,
     and the batches are shuffled. Each caption still comes once, beside captions of similar length, which saves padding.
     """
-    order = torch.randperm(split.caption_count, generator=generator)
+    order = torch.randperm(len(split.lengths), generator=generator)
     if length_buckets == 1:
         return list(order.split(batch_size))
     sorted_parts = [part[split.lengths[part].argsort(stable=True)] for part in order.split(batch_size * length_buckets)]

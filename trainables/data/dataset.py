@@ -22,6 +22,7 @@ from trainables.data.features import (
     check_features,
     check_values,
     check_views,
+    description_of,
     feature_rows,
     inspect_features,
     open_features,
@@ -33,7 +34,7 @@ from trainables.data.pictures import ImageFiles, check_links, find_image_files, 
 from trainables.data.prepared import CAPTION_ROWS, VERSION, FeatureRows, SplitArrays, open_prepared, prepare
 from trainables.data.source import Source, find_source
 from trainables.data.text_features import NAME as TFIDF
-from trainables.data.text_files import Strings, read_json
+from trainables.data.text_files import Strings
 from trainables.data.tokenizers import (
     ENGLISH,
     REASONS,
@@ -153,9 +154,8 @@ def load_dataset(
     features: str | None = "global",
     text: bool = False,
     val_images: int | None = None,
-    cache: Path | None = None,
 ) -> Dataset:
-    """Load a dataset, preparing it if this has not been done before.
+    """Load a dataset, preparing it in the user's cache directory if this has not been done before.
 
     Args:
         name: A folder under ``data_root``, or a path.
@@ -167,7 +167,6 @@ def load_dataset(
             (images, 0); ``pixels`` for the image files instead of features.
         text: With the features of the captions (rows, D), ``features_text.npy``.
         val_images: Keep only the first val images, this many; the published code keeps 1,000.
-        cache: Where prepared datasets are kept; a folder under the user's cache directory by default.
 
     Raises:
         DataError: If the dataset has problems; the message lists all, each with file and record. If the features of its
@@ -180,17 +179,18 @@ def load_dataset(
     files = source.feature_files(kind) if kind else {}
     # Of one modality both sides are the images.
     texts = source.feature_files(TEXT) if text and not source.has_one_modality else {}
-    cache = cache or default_cache()
-    cut = tokenizer_of(source, tokenizer, cache)
+    cut = tokenizer_of(source, tokenizer)
     if tokenizer is not None:
         _check_made_with(cut, texts)
-    digest = dataset_digest(source, files, cache, texts, cut)
-    folder = cache / f"{source.name}-{digest[:24]}-{vocabulary}-v{VERSION}"
+    digest = dataset_digest(source, files, texts, cut)
+    # Another version of a plug-in may read other captions from the same files.
+    reader = "" if source.plugin is None else f"-{source.plugin.digest[:12]}"
+    folder = default_cache() / f"{source.name}-{digest[:24]}-{vocabulary}-v{VERSION}{reader}"
     opened = open_prepared(folder, cut)
     if opened is None:
         corpus = source.read()
         asked = {name: paths for name, paths in ((kind, files), (TEXT, texts)) if name and paths}
-        if problems := find_problems(source, corpus, asked, cache):
+        if problems := find_problems(source, corpus, asked):
             raise DataError(problems)
         numbered = {split: np.arange(len(corpus.split(split)), dtype=np.int64) for split in SPLITS}
         rows = {"image_rows": feature_rows(corpus, files) if files else numbered}
@@ -217,7 +217,7 @@ def load_dataset(
     return Dataset(source.name, digest, opened[0], splits)
 
 
-def tokenizer_of(source: Source, name: str | None, cache: Path) -> Tokenizer:
+def tokenizer_of(source: Source, name: str | None) -> Tokenizer:
     """Return the tokenizer of a dataset: that of a name, or the inferred one, which is remembered with its captions.
 
     Raises:
@@ -234,15 +234,16 @@ def tokenizer_of(source: Source, name: str | None, cache: Path) -> Tokenizer:
 
     if outside := files_outside(source, ()):
         raise DataError(outside)
-    digests = [remembered(cache, path, file_digest)["digest"] for path in source.files]
+    digests = [remembered(path, file_digest)["digest"] for path in source.files]
+    digests += [] if source.plugin is None else [source.plugin.digest]
     name = f"tokenizer-{hashlib.sha256(json.dumps(digests).encode()).hexdigest()[:32]}-v{RULE}.json"
-    record = cache / "files" / name
+    record = default_cache() / "files" / name
     with contextlib.suppress(OSError, ValueError, TypeError, LookupError, RecursionError):
         return _INFERRED[read_state(record)["tokenizer"]]
     corpus = source.read()
     images = corpus.split("train") or corpus.images
     inferred = infer_tokenizer([caption for image in images for caption in image.captions])
-    with writing_to(cache):
+    with writing_to(record.parent):
         record.parent.mkdir(parents=True, exist_ok=True)
         write_whole(record, json.dumps({"tokenizer": inferred.name}))
     return inferred
@@ -250,8 +251,7 @@ def tokenizer_of(source: Source, name: str | None, cache: Path) -> Tokenizer:
 
 def _check_made_with(tokenizer: Tokenizer, texts: Mapping[str, Path]) -> None:
     for path in dict.fromkeys(texts.values()):
-        description = sidecars(path)[0]
-        made_with = made_by_tokenizer(read_json(description)) if description.exists() else None
+        made_with = made_by_tokenizer(description_of(path) or {})
         if made_with not in (None, tokenizer.identity):
             raise DataError(
                 f"{path}: was made with the tokenizer {made_with}, not {tokenizer.identity}; leave tokenizer out, or "
@@ -283,9 +283,7 @@ def _prepare_once(
     return opened
 
 
-def dataset_digest(
-    source: Source, files: Mapping[str, Path], cache: Path, texts: Mapping[str, Path], tokenizer: Tokenizer
-) -> str:
+def dataset_digest(source: Source, files: Mapping[str, Path], texts: Mapping[str, Path], tokenizer: Tokenizer) -> str:
     """Return the SHA-256 over a dataset's captions, splits, features, the features' origins and the tokenizer.
 
     ``files`` and ``texts`` are the features of images and captions by split. ``ENGLISH`` leaves the digest as it was
@@ -301,10 +299,10 @@ def dataset_digest(
     if tokenizer != ENGLISH:
         digest.update(f"tokenizer {tokenizer.identity}\n".encode())
     for path in (*source.files, *_sidecars(everything)):
-        digest.update(f"{path.name} {remembered(cache, path, file_digest)['digest']}\n".encode())
+        digest.update(f"{path.name} {remembered(path, file_digest)['digest']}\n".encode())
     named = [*files.items(), *((f"captions of {split}", path) for split, path in texts.items())]
     for name, path in (*named, *(("views", path) for path in view_files(files.values()))):
-        digest.update(f"{name} {remembered(cache, path, inspect_features)['digest']}\n".encode())
+        digest.update(f"{name} {remembered(path, inspect_features)['digest']}\n".encode())
     return digest.hexdigest()
 
 
@@ -383,7 +381,7 @@ def file_digest(path: Path) -> dict[str, Any]:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from error
 
 
-def find_problems(source: Source, corpus: Corpus, features: Mapping[str, Mapping[str, Path]], cache: Path) -> list[str]:
+def find_problems(source: Source, corpus: Corpus, features: Mapping[str, Mapping[str, Path]]) -> list[str]:
     """Return every problem of a corpus and of its feature files, given by kind and split: causes first."""
     consequences = empty_splits(corpus)
     problems = check_records(corpus) + check_links(corpus, source.folder, source.roots)
@@ -391,7 +389,7 @@ def find_problems(source: Source, corpus: Corpus, features: Mapping[str, Mapping
         for path in dict.fromkeys(files.values()):
             images = [image for image in corpus.images if files[image.split] == path]
             try:
-                inspection = remembered(cache, path, inspect_features)
+                inspection = remembered(path, inspect_features)
             except DataError as error:
                 problems += error.problems
                 continue
@@ -399,7 +397,7 @@ def find_problems(source: Source, corpus: Corpus, features: Mapping[str, Mapping
                 problems += check_caption_features(path, inspection, images)
             else:
                 problems += check_values(path, inspection, images)
-                problems += check_views(path, inspection["shape"], images, cache)
+                problems += check_views(path, inspection["shape"], images)
                 consequences += check_features(path, inspection, images, kind)
     return problems + as_consequences(consequences, corpus)
 

@@ -103,12 +103,12 @@ def check_features(path: Path, inspection: dict[str, Any], images: Sequence[Imag
     return problems + _problems_of(_check_origin, path, images)
 
 
-def check_views(features: Path, shape: Sequence[int], images: Sequence[Image], cache: Path) -> list[str]:
+def check_views(features: Path, shape: Sequence[int], images: Sequence[Image]) -> list[str]:
     """Return every problem of the views beside a feature file of some shape, as views of some images, in row order."""
     problems = []
     for path in view_files([features]):
         try:
-            inspection = remembered(cache, path, inspect_features)
+            inspection = remembered(path, inspect_features)
         except DataError as error:
             problems += error.problems
             continue
@@ -163,10 +163,9 @@ def _check_backbone(views: Path, features: Path) -> list[str]:
 def _check_origin(path: Path, images: Sequence[Image]) -> list[str]:
     """Compare the images that a file beside the features says they are of: ``NAME.json`` or ``NAME_ids.txt``."""
     sidecar, listing = sidecars(path)
-    if sidecar.exists():
-        digest = read_json(sidecar).get("images_digest")
-        if digest != images_digest(images):
-            return [f"{path}: features of another dataset: {sidecar.name} has images_digest {digest!r:.20}, not ours"]
+    description = description_of(path)
+    if description is not None and (digest := description.get("images_digest")) != images_digest(images):
+        return [f"{path}: features of another dataset: {sidecar.name} has images_digest {digest!r:.20}, not ours"]
     if not listing.exists():
         return []
     place, lines = f"{path}: features of another dataset: {listing.name}", read_lines(listing)
@@ -181,6 +180,12 @@ def _check_origin(path: Path, images: Sequence[Image]) -> list[str]:
 def sidecars(path: Path) -> tuple[Path, Path]:
     """Return the paths of the two files that may say whose features these are."""
     return path.with_suffix(".json"), path.with_name(f"{path.stem}_ids.txt")
+
+
+def description_of(features: Path) -> dict[str, Any] | None:
+    """Return the content of the JSON file beside features, which describes their origin; ``None`` without such."""
+    path, _ = sidecars(features)
+    return read_json(path) if path.exists() else None
 
 
 def captions_digest(images: Sequence[Image]) -> str:
@@ -223,11 +228,10 @@ def feature_rows(corpus: Corpus, files: Mapping[str, Path], *, of_captions: bool
 
 
 def _check_captions(path: Path, images: Sequence[Image]) -> list[str]:
-    sidecar, _ = sidecars(path)
-    digest = read_json(sidecar).get("captions_digest") if sidecar.exists() else None
+    digest = (description_of(path) or {}).get("captions_digest")
     if digest in (None, captions_digest(images)):
         return []
     return [
-        f"{path}: features of other captions: {sidecar.name} has captions_digest {digest!r:.20}, not ours; "
+        f"{path}: features of other captions: {sidecars(path)[0].name} has captions_digest {digest!r:.20}, not ours; "
         "make them again, e.g. with `orchestrator data extract --text tfidf-svd`"
     ]

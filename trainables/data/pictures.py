@@ -19,9 +19,10 @@ import os
 import struct
 import warnings
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
@@ -55,36 +56,58 @@ def link_problem(path: Path, roots: Sequence[Path]) -> str | None:
     return f"{path}: is a link that leaves the data root {roots[0]}; move the file itself there"
 
 
-def check_links(corpus: Corpus, folder: Path, roots: Sequence[Path]) -> list[str]:
-    """Return a problem for each image file and each folder of them that leads outside the roots.
+def find_images(folder: Path, filenames: Iterable[str]) -> dict[str, "os.DirEntry[str]"]:
+    """Return the file of each name that is in the image folders of a dataset, or deeper where the name says so.
 
-    Only links are followed: one listing of a folder finds them, where resolving COCO's 123,287 names takes a minute.
+    Each folder is listed once, because asking for COCO's 123,287 files one by one takes a minute on a slow disk. Of two
+    files of one name, the file in the folder that comes first is meant, as in ``find_image``.
     """
-    problems = []
-    place_of = {name: image.place for image in corpus.images for name in (image.filename, Path(image.filename).name)}
-    for inner in image_folders(folder):
-        if problem := link_problem(inner, roots):
-            problems.append(problem)
-            continue
-        with os.scandir(inner) as entries:
-            links = [Path(entry.path) for entry in entries if entry.is_symlink() and entry.name in place_of]
-        problems += [f"{place_of[link.name]}: {problem}" for link in links if (problem := link_problem(link, roots))]
-    return problems
-
-
-def list_images(folder: Path) -> dict[str, Path]:
-    """Return name -> file of the image folders, for names with and without the folder."""
-    files: dict[str, Path] = {}
-    for inner in image_folders(folder):
-        with os.scandir(inner) as entries:
-            paths = {entry.name: Path(entry.path) for entry in entries if entry.is_file()}
-        files |= {f"{inner.name}/{name}": path for name, path in paths.items() if inner != folder}
-        # Of two files of one name, the file in the folder that is listed first is meant, as in find_image.
-        files = paths | files
+    names_in: dict[str, list[tuple[str, str]]] = {}
+    for filename in filenames:
+        inner, name = os.path.split(filename)
+        names_in.setdefault(inner, []).append((name, filename))
+    files: dict[str, os.DirEntry[str]] = {}
+    for image_folder in image_folders(folder):
+        for inner, names in names_in.items():
+            listed = _files_in(image_folder / inner)
+            for name, filename in names:
+                if name in listed:
+                    files.setdefault(filename, listed[name])
     return files
 
 
-def check_images(corpus: Corpus, files: dict[str, Path], *, decode: bool) -> list[str]:
+def _files_in(folder: Path) -> dict[str, "os.DirEntry[str]"]:
+    try:
+        with os.scandir(folder) as entries:
+            return {entry.name: entry for entry in entries if entry.is_file()}
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+
+
+def check_links(corpus: Corpus, folder: Path, roots: Sequence[Path]) -> list[str]:
+    """Return a problem for each image file and each folder of them that leads outside the roots."""
+    place_of = {image.filename: image.place for image in corpus.images}
+    files = find_images(folder, place_of)
+    problems = _outside_folders(folder, files.values(), roots)
+    return problems + [f"{place_of[name]}: {problem}" for name, problem in _outside_files(files, roots).items()]
+
+
+def _outside_folders(folder: Path, files: Iterable["os.DirEntry[str]"], roots: Sequence[Path]) -> list[str]:
+    """Return a problem for each image folder, and each folder of an image file, that leads outside the roots."""
+    folders = dict.fromkeys([*map(str, image_folders(folder)), *(os.path.split(file.path)[0] for file in files)])
+    return [problem for path in folders if (problem := link_problem(Path(path), roots))]
+
+
+def _outside_files(files: Mapping[str, "os.DirEntry[str]"], roots: Sequence[Path]) -> dict[str, str]:
+    """Return name -> problem of each file that is a link out of the roots.
+
+    Only links are followed: resolving COCO's 123,287 names takes a minute.
+    """
+    links = {name: Path(file.path) for name, file in files.items() if file.is_symlink()}
+    return {name: problem for name, path in links.items() if (problem := link_problem(path, roots))}
+
+
+def check_images(corpus: Corpus, files: Mapping[str, "os.DirEntry[str]"], *, decode: bool) -> list[str]:
     """Name the image files that are missing from a split that has others, and with ``decode`` the broken files.
 
     A split without any image file is no problem, because the dataset may have features alone.
@@ -100,7 +123,7 @@ def check_images(corpus: Corpus, files: dict[str, Path], *, decode: bool) -> lis
                 if image.filename not in files
             ]
         if decode:
-            problems += _check_decoding([files[image.filename] for image in there])
+            problems += _check_decoding([Path(files[image.filename].path) for image in there])
     return problems
 
 
@@ -277,22 +300,21 @@ def find_image_files(
     Raises:
         DataError: If files are missing or lie outside the roots; the message names each image.
     """
-    paths = list_images(folder)
-    problems = [problem for inner in image_folders(folder) if (problem := link_problem(inner, roots))]
+    found = find_images(folder, chain.from_iterable(filenames for filenames, _ in splits.values()))
+    problems = _outside_folders(folder, found.values(), roots)
+    outside = _outside_files(found, roots)
     digest = hashlib.sha256()
     files = {}
     for split, (filenames, ids) in splits.items():
         names = []
         for filename, key in zip(filenames, ids, strict=True):
-            path = paths.get(filename)
-            if path is None:
+            if filename not in found:
                 problems.append(f"{folder}: {split} image {key!r}: file {filename!r} is in neither it nor its folders")
                 continue
-            # Only links are resolved, because resolving is slow.
-            if path.is_symlink() and (problem := link_problem(path, roots)):
-                problems.append(f"{split} image {key!r}: {problem}")
-            digest.update(f"{split} {filename} {path.stat().st_size}\n".encode())
-            names.append(os.path.relpath(path, folder))
+            if filename in outside:
+                problems.append(f"{split} image {key!r}: {outside[filename]}")
+            digest.update(f"{split} {filename} {found[filename].stat().st_size}\n".encode())
+            names.append(os.path.relpath(found[filename].path, folder))
         files[split] = ImageFiles(folder, Strings.pack(names), ids)
     if problems:
         raise DataError(problems)

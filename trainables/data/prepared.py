@@ -45,7 +45,7 @@ def prepare(target: Path, corpus: Corpus, rows: FeatureRows, vocabulary: str, to
     numbered = {name: _number_tokens(images, words, tokenizer) for name, images in splits.items()}
     counted = np.concatenate([numbered[name][0] for name in SPLITS_OF[vocabulary]])
     counts = np.bincount(counted, minlength=len(words))
-    built = Vocabulary.from_counts({word: int(counts[number]) for word, number in words.items()}, tokenizer=tokenizer)
+    built = Vocabulary.from_counts({word: int(counts[number]) for word, number in words.items()}, tokenizer)
     # Maps the numbers of words, which follow their first use, to the vocabulary's ids.
     id_of = np.array([built.id_of(word) for word in words], dtype=np.int32)
     with whole_directory(target) as folder:

@@ -71,6 +71,12 @@ class Source:
         return any(file.name in COCO_FILES for file in self.files)
 
     @property
+    def plugin(self) -> Plugin | None:
+        """The plug-in that reads the dataset; ``None`` where a format of ours reads it."""
+        owners = (plugin_offering("formats", form) for form in offered("formats") if _reader_of(form) is self.format)
+        return next(owners, None)
+
+    @property
     def has_one_modality(self) -> bool:
         """Whether images retrieve images of their class instead of captions."""
         return bool(getattr(self.format, "ONE_MODALITY", False))
@@ -122,17 +128,6 @@ def find_source(name: str, data_root: Path) -> Source:
     # The dataset's folder may itself be a link, which the user made; links in the folder may not lead outside.
     roots = (data_root.resolve(), folder.resolve()) if folder.parent == data_root else (folder.resolve(),)
     return Source(folder.resolve().name, folder, roots, *match)
-
-
-def plugin_that_reads(name: str, data_root: Path) -> Plugin | None:
-    """Return the plug-in that reads a dataset; ``None`` where a format of ours reads the dataset.
-
-    Raises:
-        DataError: See ``find_source``.
-    """
-    reader = find_source(name, data_root).format
-    owners = (plugin_offering("formats", form) for form in offered("formats") if _reader_of(form) is reader)
-    return next(owners, None)
 
 
 def dataset_names(data_root: Path) -> list[str]:

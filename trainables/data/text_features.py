@@ -25,8 +25,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from trainables.data.features import sidecars
-from trainables.data.text_files import read_json
+from trainables.data.features import description_of, sidecars
 from trainables.data.tokenizers import ENGLISH, Tokenizer
 from trainables.errors import ConfigError, DataError, reason_of
 from trainables.extras import require
@@ -154,11 +153,12 @@ def extractor_file(features: Path) -> Path | None:
     Raises:
         DataError: If the extractor beside the features did not make them.
     """
-    path, sidecar = extractor_path(features), sidecars(features)[0]
-    if not path.exists() or not sidecar.exists():
+    path = extractor_path(features)
+    if not path.exists() or (description := description_of(features)) is None:
         return None
-    if hashlib.sha256(path.read_bytes()).hexdigest() != read_json(sidecar).get("extractor_digest"):
-        raise DataError(f"{path}: did not make {features.name}, says {sidecar.name}; make the features again")
+    if hashlib.sha256(path.read_bytes()).hexdigest() != description.get("extractor_digest"):
+        named = sidecars(features)[0].name
+        raise DataError(f"{path}: did not make {features.name}, says {named}; make the features again")
     return path
 
 

@@ -20,9 +20,9 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -237,19 +237,19 @@ class Vocabulary:
 
     words: tuple[str, ...]
     tokenizer: Tokenizer = ENGLISH
-    _ids: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.words[: len(SPECIAL)] != SPECIAL:
             raise ValueError(f"a vocabulary begins with {SPECIAL}, got {self.words[: len(SPECIAL)]}")
-        object.__setattr__(self, "_ids", {word: index for index, word in enumerate(self.words)})
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {word: index for index, word in enumerate(self.words)}
 
     @classmethod
-    def from_counts(
-        cls, counts: Mapping[str, int], threshold: int = THRESHOLD, tokenizer: Tokenizer = ENGLISH
-    ) -> "Vocabulary":
-        """Number the words that are counted at least ``threshold`` times: the frequent first, then by the alphabet."""
-        frequent = [word for word, count in counts.items() if count >= threshold and word not in SPECIAL]
+    def from_counts(cls, counts: Mapping[str, int], tokenizer: Tokenizer = ENGLISH) -> "Vocabulary":
+        """Number the words that are counted at least ``THRESHOLD`` times: the frequent first, then by the alphabet."""
+        frequent = [word for word, count in counts.items() if count >= THRESHOLD and word not in SPECIAL]
         return cls(SPECIAL + tuple(sorted(frequent, key=lambda word: (-counts[word], word))), tokenizer)
 
     def __len__(self) -> int:
@@ -266,10 +266,6 @@ class Vocabulary:
     def unknown(self, caption: str) -> list[str]:
         """Return the words of a caption that have no id, each once."""
         return list(dict.fromkeys(word for word in self.tokenizer(caption) if self.id_of(word) == UNKNOWN))
-
-    def decode(self, ids: Iterable[int]) -> list[str]:
-        """Return the words of some ids."""
-        return [self.words[index] for index in ids]
 
     def to_json(self) -> str:
         """Return the words as a JSON list; ``from_json`` takes it back."""

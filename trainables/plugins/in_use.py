@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from trainables.errors import LABELS, Blaming, ConfigError, PluginError, find_place
 from trainables.files import cache_folder, write_whole
 from trainables.plugins.offers import Offer, offer_of
-from trainables.plugins.plugin import KINDS, Plugin, is_distribution, providers, read_installed, read_plugin_file
+from trainables.plugins.plugin import KINDS, Plugin, providers, read_installed, read_plugin_file
 
 
 def _import_plugin(plugin: Plugin) -> ModuleType:
@@ -180,12 +180,7 @@ def find_plugin(source: str) -> Plugin:
         ConfigError: If there is no such file or distribution, or the plug-in cannot be used.
         PluginError: See ``offers_of``.
     """
-    if Path(source).is_file():
-        plugin = read_plugin_file(Path(source))
-    elif is_distribution(source):
-        plugin = read_installed(source)
-    else:
-        raise ConfigError(f"plug-in {source}: no such file, and no installed distribution of that name")
+    plugin = read_plugin_file(Path(source)) if Path(source).is_file() else read_installed(source)
     if (known := _in_use.get(plugin.name)) is not None and known.digest == plugin.digest:
         return known
     described: dict[str, dict[str, dict[str, Any]]] = {}

@@ -76,15 +76,19 @@ def read_plugin_file(path: Path) -> Plugin:
     Raises:
         ConfigError: If the file cannot be read, or is larger than any plug-in.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise ConfigError(f"plug-in {path}: cannot be read: {reason}") from None
+    text = _text_of(path)
     if path.suffix != ".py":
         raise ConfigError(f"plug-in {path}: must be a Python file (*.py) or the name of an installed distribution")
     check_size(str(path), {path.name: text})
     return Plugin(path.name, "", f"icr_plugin_{re.sub('[^a-zA-Z0-9]', '_', path.stem)}", {path.name: text})
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise ConfigError(f"plug-in {path}: cannot be read: {reason}") from None
 
 
 def check_size(name: str, files: Mapping[str, str]) -> None:
@@ -94,18 +98,13 @@ def check_size(name: str, files: Mapping[str, str]) -> None:
         raise ConfigError(f"plug-in {name}: has {size:,} characters of Python, at most {LARGEST:,} are taken")
 
 
-def is_distribution(name: str) -> bool:
-    """Whether a distribution with this name is installed."""
-    try:
-        return bool(name) and distribution(name) is not None
-    except (PackageNotFoundError, ValueError):
-        return False
-
-
 def installed_plugins() -> dict[str, dict[str, list[str]]]:
     """Return distribution -> kind -> names that it offers; nothing is imported."""
-    offers = {installation.name: entries for installation in distributions() if (entries := _entries(installation))}
-    return {name: {kind: list(names) for kind, names in entries.items()} for name, entries in offers.items()}
+    offers: dict[str, dict[str, list[str]]] = {}
+    for installation in distributions():
+        # Of two installations of one name, the first is imported.
+        offers.setdefault(installation.name, {kind: list(entries) for kind, entries in _entries(installation).items()})
+    return {name: kinds for name, kinds in offers.items() if kinds}
 
 
 def providers(names: Mapping[str, Collection[str]], chosen: Collection[str] = ()) -> list[str]:
@@ -136,9 +135,12 @@ def read_installed(name: str) -> Plugin:
     """Return an installed distribution as a plug-in; its code does not run.
 
     Raises:
-        ConfigError: If the distribution offers nothing, or its code is no plain Python package.
+        ConfigError: If there is no such distribution, it offers nothing, or its code is no plain Python package.
     """
-    installation = distribution(name)
+    try:
+        installation = distribution(name)
+    except (PackageNotFoundError, ValueError):
+        raise ConfigError(f"plug-in {name}: no such file, and no installed distribution of that name") from None
     entries = _entries(installation)
     if not entries:
         groups = ", ".join(GROUP + kind for kind in KINDS)
@@ -171,6 +173,6 @@ def _files(name: str, top: str) -> dict[str, str]:
         raise ConfigError(f"plug-in {name}: {top} is no package of Python files here")
     origin = Path(spec.origin)
     if spec.submodule_search_locations is None:
-        return {origin.name: origin.read_text(encoding="utf-8")}
+        return {origin.name: _text_of(origin)}
     paths = sorted(origin.parent.rglob("*.py"))
-    return {str(path.relative_to(origin.parent.parent)): path.read_text(encoding="utf-8") for path in paths}
+    return {str(path.relative_to(origin.parent.parent)): _text_of(path) for path in paths}

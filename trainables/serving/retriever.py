@@ -78,15 +78,15 @@ class Retriever:
         """
         self.about = read_about(folder)
         self._device = choose_device(device)
-        use_packed(folder, self.about, trust=trust_plugins)
-        self._config = TrialConfig.from_dict(self.about["config"])
-        self._vocabulary = vocabulary_of(self.about)
         try:
+            use_packed(folder, self.about, trust=trust_plugins)
+            self._config = TrialConfig.from_dict(self.about["config"])
+            self._vocabulary = vocabulary_of(self.about)
             tensors = load_file(folder / GALLERY)
             gallery = {name: from_tensors(name, tensors) for name in ("images", "captions")}
             self._model = build_unloaded(self._config, self._vocabulary, self.about)
             self._model.load_state_dict(load_file(folder / MODEL))
-        except (OSError, KeyError, RuntimeError, SafetensorError) as error:
+        except (OSError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
             raise CheckpointError(f"{folder}: damaged: {reason_of(error)}; register the model again") from None
         self._extractor = read_extractor(folder / TEXT_EXTRACTOR) if (folder / TEXT_EXTRACTOR).exists() else None
         self._images, self._captions = (

@@ -34,7 +34,7 @@ from trainables.files import cache_folder
 from trainables.losses import LOSSES, build_loss
 from trainables.model_parameters import FEATURES
 from trainables.plugins.in_use import forget, in_use
-from trainables.plugins.plugin import LARGEST, Plugin, read_plugin_file
+from trainables.plugins.plugin import LARGEST, Plugin, installed_plugins, read_plugin_file
 
 BROKEN = "raise RuntimeError('it runs')\n"
 
@@ -327,6 +327,22 @@ def test_a_name_of_two_packages_is_refused_until_one_of_them_is_named() -> None:
             use(*given)
     made = icr.make_experiment(values, plugins=["icr-gap"])
     assert [plugin.name for plugin in made.plugins] == ["icr-gap"] and "gap" in SPACES
+
+
+def test_of_two_installations_of_one_name_the_first_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lay_out("icr-gap", LOSS, "losses", "gap")
+    (tmp_path / "later").mkdir()
+    write_metadata(tmp_path / "later", "icr-gap", "0.9", {"icr_orchestrator.losses": {"older": "icr_gap:older"}})
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "later")])
+    assert installed_plugins()["icr-gap"] == {"losses": ["gap"]}
+    assert build_loss("gap")
+
+
+def test_an_installed_file_that_is_not_utf_8_is_named() -> None:
+    lay_out("icr-gap", LOSS, "losses", "gap")
+    (Path("site") / "icr_gap.py").write_bytes(b"# -*- coding: latin-1 -*-\n# \xe9\n" + LOSS.encode())
+    with pytest.raises(ConfigError, match=r"plug-in .*icr_gap\.py: cannot be read: not UTF-8 text"):
+        load_plugins(["icr-gap"])
 
 
 def test_a_sampler_is_found_by_its_name() -> None:

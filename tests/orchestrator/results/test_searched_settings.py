@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from optuna.trial import FixedTrial
 
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
@@ -14,7 +15,6 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.journal.trial import TrialState
 from orchestrator.results.winner import find_champions
 from orchestrator.winners.winners import CARD, describe_champion, read_champion
-from search_spaces.space import FixedPoint
 from tests.support.experiments import add_repeats, begun, make_experiment, open_test
 from tests.support.outputs import OUTPUTS
 from tests.support.records import append
@@ -49,7 +49,7 @@ def write(output: Path, name: str, *, confirmed: bool, **search: object) -> Path
     (cell,) = experiment.cells()
     with begun(output / name, experiment) as ledger:
         for number, (point, reached) in enumerate(zip(POINTS, REACHED, strict=True)):
-            config = experiment.suggested(cell, cell.space.suggest(FixedPoint(point)))
+            config = experiment.suggested(cell, cell.space.suggest(FixedTrial(point)))
             trial = ledger.create(cell.name, number, point, config)
             ledger.report(trial, 1, dict(zip(("val/rsum", COUNT), reached, strict=True)), TrialState.FINISHED)
         if confirmed:

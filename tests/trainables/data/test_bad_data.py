@@ -10,13 +10,16 @@ from typing import Any
 import numpy as np
 import pyarrow
 import pytest
+from safetensors.numpy import save_file
 
 from tests.trainables.data import folders
 from tests.trainables.data.folders import Change, KarpathyFolder, append, edit, remove, replaced, save, write
 from trainables.data.dataset import load_dataset
+from trainables.data.features import inspect_features
 from trainables.data.text_files import LARGEST_FILE, read_json, read_lines, read_text
 from trainables.dataset_description import describe_dataset
 from trainables.errors import DataError, UserError
+from trainables.files import remembered
 
 READ: dict[str, dict[str, Any]] = {
     "text": {"text": True},
@@ -284,16 +287,18 @@ ONLY_LOADED = {("karpathy", "regions"), ("precomputed", "no-features")}
 
 
 @pytest.mark.parametrize(("form", "change", "message"), CASES)
-def test_a_mistake_is_named_with_its_place(tmp_path: Path, form: str, change: Change, message: str) -> None:
-    folder, cache = tmp_path / "data" / "tiny", tmp_path / "c"
+def test_a_mistake_is_named_with_its_place(
+    tmp_path: Path, private_cache: Path, form: str, change: Change, message: str
+) -> None:
+    folder = tmp_path / "data" / "tiny"
     folders.FORMS[form](folder)
     change(folder)
     with pytest.raises(DataError) as caught:
-        load_dataset("tiny", folder.parent, cache=cache, **READ.get(form, {}))
+        load_dataset("tiny", folder.parent, **READ.get(form, {}))
     assert any(message in problem and str(folder) in problem for problem in caught.value.problems), caught.value
-    assert not list(cache.glob("tiny-*"))
+    assert not list(private_cache.rglob("tiny-*"))
     if not any(change is TABLES[form][name][0] for form, name in ONLY_LOADED):
-        assert any(message in problem for problem in describe_dataset("tiny", folder.parent, cache=cache).problems)
+        assert any(message in problem for problem in describe_dataset("tiny", folder.parent).problems)
 
 
 def test_every_problem_is_found_and_a_repeated_one_shown_once(karpathy_folder: KarpathyFolder) -> None:
@@ -396,6 +401,20 @@ def test_bad_request(karpathy_folder: KarpathyFolder, name: str, options: dict[s
     root = Path(options.pop("root", karpathy_folder.root))
     with pytest.raises(UserError, match=message):
         load_dataset(name, root, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"), [("features_global.safetensors", (6, 4)), ("augmented_regions.npy", (6, 2, 3, 4))]
+)
+def test_a_linked_file_is_read_by_the_name_of_the_link(tmp_path: Path, name: str, shape: tuple[int, ...]) -> None:
+    values, blob = np.ones(shape, np.float32), tmp_path / "blob"
+    if name.endswith(".npy"):
+        with blob.open("wb") as file:
+            np.save(file, values)
+    else:
+        save_file({"features": values}, blob)
+    (tmp_path / name).symlink_to(blob)
+    assert remembered(tmp_path / name, inspect_features)["shape"] == [*shape]
 
 
 def test_links_inside_the_data_root_are_fine(karpathy_folder: KarpathyFolder, tmp_path: Path) -> None:

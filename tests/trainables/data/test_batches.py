@@ -166,7 +166,7 @@ def test_small_features_are_kept_in_memory_and_large_ones_read(path: Path, monke
         monkeypatch.setattr("trainables.data.batches.read_rows", reads)
         placed = ResidentSplit(split, torch.device("cpu"))
         reads.reset_mock()
-        found.append((placed.images(asked), placed.images(asked, draw=1), placed.images(asked, draw=2)))
+        found.append(tuple(placed.request_images(asked, draw)() for draw in (None, 1, 2)))
         assert reads.called is (limit < size)
     for kept, read in zip(*found, strict=True):
         assert kept.dtype == read.dtype == torch.float32

@@ -1,11 +1,13 @@
 """Images with classes: the form ``labels.csv``, batches of whole classes, and trainings on them."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from tests.support.commands import run_command as main
 from tests.trainables.data import folders
@@ -15,6 +17,7 @@ from trainables.checkpoint import save_epoch
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.data.batches import ResidentSplit, epoch_batches
 from trainables.data.dataset import check_modality, load_dataset
+from trainables.dataset_description import describe_dataset
 from trainables.errors import ConfigError
 from trainables.models import build_model
 from trainables.serving.packed import write_retriever
@@ -43,6 +46,27 @@ def test_both_sides_are_the_images_and_their_classes(root: Path) -> None:
         assert split.caption_rows.tolist() == split.image_rows.tolist()
         assert np.array_equal(split.caption_features, split.features)
     assert len(data.splits["val"].head(5).labels) == 5
+
+
+def test_pictures_in_folders_of_their_classes_are_found_and_checked(root: Path, tmp_path: Path) -> None:
+    labels = root / "birds" / "labels.csv"
+    labels.write_text(re.sub(r"(\w)(\d\.jpg)", r"images/\1/\2", labels.read_text()))
+    names = [line.split(",")[0] for line in labels.read_text().splitlines()[1:]]
+    for name in names:
+        (root / "birds" / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (30, 30)).save(root / "birds" / name)
+    counts = describe_dataset("birds", root, decode_images=True)
+    assert not counts.problems and sum(split["image_files"] for split in counts.splits.values()) == len(names)
+    (root / "birds" / names[0]).write_bytes(b"")
+    (root / "birds" / names[1]).unlink()
+    problems = describe_dataset("birds", root, decode_images=True).problems
+    assert f"{names[1]!r} is missing" in problems[0] and f"{names[0]}: cannot be decoded" in problems[1]
+    (root / "birds" / names[1]).symlink_to(tmp_path / "outside.jpg")
+    (tmp_path / "outside.jpg").write_bytes(b"")
+    assert "images/a/1.jpg: is a link that leaves the data root" in describe_dataset("birds", root).problems[0]
+    (root / "birds" / "images" / "b").rename(tmp_path / "b")
+    (root / "birds" / "images" / "b").symlink_to(tmp_path / "b")
+    assert "images/b: is a link that leaves the data root" in describe_dataset("birds", root).problems[0]
 
 
 @pytest.mark.parametrize("seed", range(5))

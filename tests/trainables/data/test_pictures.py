@@ -310,8 +310,8 @@ def test_the_plain_crop_is_the_centre_of_each_image_of_the_split(folder: Path, d
 
 def test_random_crops_are_a_function_of_draw_and_image_alone(data: Dataset) -> None:
     rows = torch.tensor([2, 0, 1])
-    first, other = (resident(data).images(rows, draw) for draw in (7, 8))
-    assert torch.equal(first, torch.cat([resident(data).images(row, 7) for row in rows.split(1)]))
+    first, other = (resident(data).request_images(rows, draw)() for draw in (7, 8))
+    assert torch.equal(first, torch.cat([resident(data).request_images(row, 7)() for row in rows.split(1)]))
     assert all(not torch.equal(one, two) for one, two in zip(first, other, strict=True))
 
 
@@ -365,7 +365,7 @@ def test_all_broken_images_of_a_request_are_named(folder: Path, data: Dataset) -
         path = folder / "images" / f"picture{index}.jpg"
         path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(DataError) as caught:
-        resident(data).images(torch.tensor([0, 1, 2, 0]))
+        resident(data).request_images(torch.tensor([0, 1, 2, 0]))()
     assert [problem.split("image ")[1][:3] for problem in caught.value.problems] == ["'0'", "'2'"]
 
 

@@ -62,9 +62,9 @@ def test_goes_through_the_coco_loader_without_a_problem(made: Path) -> None:
     told = describe_dataset("scenes", made.parent, decode_images=True)
     assert told.format.startswith("COCO captions")
     assert told.problems == told.notes == []
-    assert [split.images for split in told.splits.values()] == [240, 30, 30]
-    assert all(split.captions_per_image == (5, 5) for split in told.splits.values())
-    assert all(split.image_files == split.images for split in told.splits.values())
+    assert [split["images"] for split in told.splits.values()] == [240, 30, 30]
+    assert all(split["captions_per_image"] == (5, 5) for split in told.splits.values())
+    assert all(split["image_files"] == split["images"] for split in told.splits.values())
 
 
 @pytest.mark.parametrize("images", [10, 11, 19, 300, 2000])

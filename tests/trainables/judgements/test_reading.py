@@ -11,16 +11,18 @@ from trainables.errors import DataError
 from trainables.judgements import JudgedQueries, Judgements
 from trainables.judgements.files import load_judgements
 
+pytestmark = pytest.mark.usefixtures("own_folders")
+
 MANY_DIGITS = "9" * 5000
 
 
 def loaded(root: Path) -> dict[str, list[Judgements]]:
-    data = load_dataset("small", root, features=None, cache=root / "cache")
+    data = load_dataset("small", root, features=None)
     return load_judgements("small", root, data.splits)
 
 
 def described(root: Path) -> Description:
-    return describe_dataset("small", root, cache=root / "cache")
+    return describe_dataset("small", root)
 
 
 def pairs(direction: JudgedQueries, which: str) -> set[tuple[int, int]]:

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from search_spaces import SPACES, LossPart, Values
-from search_spaces.space import Asked, FixedPoint
+from search_spaces import SPACES, Values
+from search_spaces.space import Asked
 from tests.trainables.losses.batches import one_to_one, random_cosines
 from tests.trainables.losses.test_losses import value_and_gradient
 from trainables.losses import build_loss
@@ -99,8 +99,8 @@ def test_a_triplet_at_the_margin_itself_has_no_weight(triplet_weight: Any, negat
 )
 def test_the_space_holds_other_losses_as_points(name, parameters) -> None:
     space = SPACES["gradient_weights"].adapted(Asked(pairs=PAIRS))
-    (point,) = space.within(space.bounds, space.twins(name, parameters))
-    suggested = space.suggest(FixedPoint(point), space.bounds)
+    (point,) = space.within(space.twins(name, parameters))
+    suggested = space.parameters_at(point)
     similarity, positives = random_cosines(PAIRS, PAIRS, seed=7), one_to_one(PAIRS)
     found = gradient("gradient_weights", suggested, similarity, positives)
     torch.testing.assert_close(found, gradient(name, parameters, similarity, positives), rtol=1e-9, atol=1e-9)
@@ -108,14 +108,14 @@ def test_the_space_holds_other_losses_as_points(name, parameters) -> None:
 
 def test_numbers_of_choices_that_are_not_listed_are_not_searched() -> None:
     space = SPACES["gradient_weights"]
-    narrowed = space.narrowed({"triplet_weight": Values(("softmax",)), "pair_weight": Values(("constant", "linear"))})
+    listed = {"triplet_weight": Values(("softmax",)), "pair_weight": Values(("constant", "linear"))}
     kept = {"negatives", "triplet_weight", "pair_weight", "scale", "temperature", "positive_tilt", "negative_tilt"}
-    assert set(space.relevant(narrowed, {})) == kept
+    assert set(space.narrowed(listed, {}).bounds) == kept
 
 
 def test_the_space_is_conditional_until_both_choices_are_made() -> None:
     space = SPACES["gradient_weights"]
     made = {"triplet_weight": Values(("softmax",)), "pair_weight": Values(("sigmoid",))}
-    assert LossPart(space, space.bounds, {}).is_conditional
-    assert LossPart(space, {**space.bounds, "pair_weight": Values(("sigmoid",))}, {}).is_conditional
-    assert not LossPart(space, {**space.bounds, **made}, {}).is_conditional
+    assert space.is_conditional
+    assert space.narrowed({"pair_weight": Values(("sigmoid",))}, {}).is_conditional
+    assert not space.narrowed(made, {}).is_conditional

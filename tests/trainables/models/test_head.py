@@ -79,7 +79,7 @@ def test_identities_have_no_parameters_and_stay_what_they_are() -> None:
     assert list(model.parameters()) == []
     assert not model.can_stack
     split = ResidentSplit(data.splits["val"], torch.device("cpu"))
-    images, (captions, _) = split.images(torch.arange(split.image_count)), split.captions(torch.arange(3))
+    images, (captions, _) = split.request_images(torch.arange(split.image_count))(), split.captions(torch.arange(3))
     cosines = cosine_similarity(images[:, None], captions[None], dim=-1)
     torch.testing.assert_close(model.encode_images(images) @ model.encode_captions(captions, torch.ones(3)).T, cosines)
     zero_shot = evaluate(model, split)["rsum"]

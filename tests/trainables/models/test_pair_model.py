@@ -72,7 +72,9 @@ def test_a_packed_model_answers_as_it_does_in_its_dataset(
     model, _ = load_best(checkpoint, DATA)
     scores, split, retriever = matrix(model), DATA.splits["test"], Retriever(tmp_path / "packed")
     for caption in (0, 17, 99):
-        words = " ".join(DATA.vocabulary.decode(split.tokens[slice(*split.offsets[caption : caption + 2])][1:-1]))
+        words = " ".join(
+            DATA.vocabulary.words[token] for token in split.tokens[slice(*split.offsets[caption : caption + 2])][1:-1]
+        )
         answers = retriever.images_for(words, 5)
         wanted = scores[:, caption].sort(descending=True).values[:5].tolist()
         assert [one.score for one in answers] == pytest.approx(wanted, abs=3e-3)

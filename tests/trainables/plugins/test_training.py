@@ -14,7 +14,7 @@ from tests.support.plugins import lay_out_package, write_plugin
 from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables.checkpoint import EpochReport, save_epoch
 from trainables.config import TrialConfig
-from trainables.data.dataset import Dataset
+from trainables.data.dataset import Dataset, load_dataset
 from trainables.errors import CheckpointError, ConfigError, PluginError
 from trainables.fused import FusedTrials
 from trainables.plugins.in_use import forget, references
@@ -222,3 +222,15 @@ def test_a_form_of_data_is_read_and_a_line_that_it_cannot_read_is_told(tmp_path:
     pairs.write_text("train\n")
     with pytest.raises(PluginError, match="^my_losses.py:18: ValueError: not enough values to unpack"):
         find_source("shop", tmp_path).read()
+
+
+def test_a_changed_form_of_data_reads_the_same_files_anew(tmp_path: Path) -> None:
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "pairs.txt").write_text("train a.jpg a dog\nval b.jpg a cat\ntest c.jpg a cow\n")
+    for change, caption, tokenizer in (
+        ("caption", "a dog", "english"),
+        ("caption * 2 + 'éé'", "a doga dogéé", "words"),
+    ):
+        load_plugins([str(write_plugin(tmp_path, FORMAT.replace("append(caption)", f"append({change})")))])
+        data = load_dataset("shop", tmp_path, features=None)
+        assert (list(data.splits["train"].captions), data.vocabulary.tokenizer.name) == ([caption], tokenizer)
