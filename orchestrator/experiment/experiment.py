@@ -23,7 +23,7 @@ from orchestrator.experiment.yaml_files import STRICT, find_file, override, read
 from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.history import History
 from orchestrator.text.values import flat
-from search_spaces import StudySpace, Suggestion
+from search_spaces import Range, StudySpace, Suggestion
 from trainables.config import TEXT, ParameterValue, TrainingConfig, TrialConfig, derive_seed
 from trainables.errors import ConfigError, Mistakes
 from trainables.model_parameters import MODEL_PARAMETERS, check_model_parameters
@@ -178,7 +178,11 @@ class Experiment(BaseModel):
                 counts[cell.name] = confirm.trainings // studies + (place < confirm.trainings % studies)
             else:
                 baseline = place == 0 or confirm.published == "each"
-                candidates = min(confirm.top, self.trials_in(cell)) + baseline + confirm.surface
+                trials = self.trials_in(cell)
+                bound = cell.space.bounds().get(confirm.each_of or "")
+                # Each trial may have a value of its own in a range.
+                values = trials if isinstance(bound, Range) else 1 if bound is None else len(bound.values)
+                candidates = min(confirm.top * values, trials) + baseline + confirm.surface
                 counts[cell.name] = candidates * (confirm.seeds or 0)
         return counts
 
