@@ -272,10 +272,15 @@ def accept_rerun(
     from the first accepted runs.
 
     Raises:
-        AcceptedError: If no rerun finished, a seed failed, the rerun's cells are not the suite's cells, or the file
-            that would be replaced is damaged.
+        AcceptedError: If no rerun finished, a seed failed, the rerun's cells are not the suite's cells, the file that
+            would be replaced is damaged, or the user has no name.
     """
     require("report", "`orchestrator regress accept`")
+    try:
+        who = who or getpass.getuser()
+    except (KeyError, OSError):
+        # In a container, the number of a user may have no name.
+        raise AcceptedError("the user of this process has no name; name the person who accepts with --who") from None
     before = read_accepted(reference, suite.name)
     home = output / suite.name
     finished = past_reruns(home).finished
@@ -295,7 +300,7 @@ def accept_rerun(
             )
     when = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     first = {} if before is None or restart_drift else first_references(before, runs)
-    accepted = Accepted(suite.name, who or getpass.getuser(), when, why, runs, first)
+    accepted = Accepted(suite.name, who, when, why, runs, first)
     write_accepted(reference, accepted)
     return accepted
 

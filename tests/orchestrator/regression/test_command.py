@@ -1,6 +1,8 @@
 """The command ``regress``: its help is whole, and what it shows of its command line comes from one place."""
 
+import pwd
 import shlex
+from pathlib import Path
 
 import pytest
 import typer.main
@@ -32,3 +34,17 @@ def test_without_a_suite_the_help_is_named(cli: CommandLine) -> None:
 def test_the_command_line_can_be_pasted_into_a_shell() -> None:
     arguments = ["regress", "scenes-quick", "--set", "cells=[{dataset: my data, loss: nt_xent}]"]
     assert shlex.split(command_line(arguments)) == ["orchestrator", *arguments]
+
+
+def test_a_user_without_a_name_is_asked_for_one(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def no_name(number: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {number}")
+
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", no_name)
+    accept = ("regress", "accept", "scenes-quick", "--why", "new", "--output", tmp_path)
+    assert "name the person who accepts with --who" in cli.refuses(*accept)
+    assert "no finished rerun to accept" in cli.refuses(*accept, "--who", "ada")
