@@ -295,7 +295,8 @@ def accept_rerun(
     directory = finished[-1]
     records = read_journal(directory / JOURNAL_FILE)
     ran = validate(Suite, _suite_of(records), JOURNAL_FILE)
-    if ran.cells != suite.cells or ran.training != suite.training:
+    settings, ran_settings = ({cell.title: whole.config(cell, 1) for cell in whole.cells} for whole in (suite, ran))
+    if settings != ran_settings:
         raise AcceptedError(f"{directory}: ran other cells, or otherwise, than {suite.name} has now; rerun it first")
     runs = cell_runs(ran, History.of(records), directory.name)
     for name, cell in runs.items():

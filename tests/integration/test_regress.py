@@ -42,6 +42,9 @@ def go(asked: Request, suite: Suite = SUITE, **changes: Any) -> Rerun:
 def test_accepted_then_unchanged_then_worse(asked: Request) -> None:
     first = go(asked)
     assert first.result.finding is Finding.UNKNOWN
+    for changes in ({"val_images": 10}, {"training": {"epochs": 4}}, {"cells": CELLS[:1]}):
+        with pytest.raises(AcceptedError, match="ran other cells, or otherwise, than quick has now"):
+            accept_rerun(make_suite(**{"cells": CELLS, **changes}), asked.output, asked.reference, why="other settings")
     accept_rerun(SUITE, asked.output, asked.reference, why="the first", who="ada")
     reference = read_accepted(asked.reference, "quick")
     assert [sorted(runs.values) for runs in reference.cells.values()] == [[1, 2, 3]] * 2
