@@ -46,7 +46,6 @@ from orchestrator.regression.reruns import (
 )
 from orchestrator.regression.suite import Suite
 from orchestrator.regression.verdict import Nights, SuiteResult, judge_suite
-from orchestrator.results.answers import Summary, measure_of
 from orchestrator.searches.display import Progress, displayed, evaluation_displayed
 from orchestrator.searches.preparation import open_checkpoints, opened, start, tracked
 from orchestrator.searches.resuming import SearchInterruptedError, answered
@@ -114,18 +113,8 @@ def rerun(suite: Suite, request: Request, workload: Workload) -> Rerun:
             runs = cell_runs(suite, ledger.history, directory.name)
             answers = answers_about_suite(result, suite, runs, accepted)
             content = {**asdict(result), "runs": msgspec.to_builtins(runs, str_keys=True)}
-            seconds, facts = ledger.history.spending.seconds, _facts(ledger.history, request.command)
-            measure = measure_of(suite.score, [Summary(ledger.history)])
-            summary = write_outcome(
-                directory,
-                suite.name,
-                "Regression rerun",
-                answers,
-                content,
-                seconds=seconds,
-                facts=facts,
-                measure=measure,
-            )
+            facts = _facts(ledger.history, request.command)
+            summary = write_outcome(directory, "Regression rerun", answers, content, facts, ledger.history, suite.score)
             # The rerun has ended, so no training resumes from these checkpoints.
             checkpoints.discard(ledger.history.trials)
     warnings = past.warnings if tracking.problem is None else (*past.warnings, tracking.problem)
