@@ -192,11 +192,12 @@ class Experiment(BaseModel):
         if len(losses) > 1 and any(change.losses is not None for change in changes):
             raise ValueError("overrides: those of some losses do not go with search.loss: choose; use each")
         training = {key: value for change in changes for key, value in change.training.items()}
-        parameters = {key: value for change in changes for key, value in change.model_parameters.items()}
+        own_parameters = {key: value for change in changes for key, value in change.model_parameters.items()}
+        parameters = {**self.model_parameters, **own_parameters}
         metric = next((change.metric for change in reversed(changes) if change.metric), self.search.metric)
         graces = [{"grace_epochs": change.grace_epochs} for change in changes if change.grace_epochs]
         whole = replace(self.training, **training)
-        space = make_space(self.search, model, losses, whole, {**self.model_parameters, **parameters})
+        space = make_space(self.search, model, losses, whole, parameters)
         return Cell(
             name=name,
             dataset=dataset,
@@ -204,7 +205,7 @@ class Experiment(BaseModel):
             loss=loss,
             space=space,
             training=whole,
-            model_parameters={**self.model_parameters, **parameters},
+            model_parameters=parameters,
             metric=metric,
             scheduler=self.scheduler.model_copy(update=graces[-1] if graces else {}),
             enqueued=enqueued_points(self.search, space),

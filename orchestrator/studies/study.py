@@ -19,7 +19,7 @@ References:
 import hashlib
 import warnings
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from copy import deepcopy as copied
 from dataclasses import replace
 from functools import partial
@@ -58,12 +58,10 @@ last epoch and their value there. Of equal trials the earlier trial comes first.
 class Known:
     """The trials of a study as Optuna's trials, by their numbers; those of other experiments come first."""
 
-    def __init__(self, directions: Sequence[str], trials: Iterable[FrozenTrial] = ()) -> None:
+    def __init__(self, directions: Sequence[str]) -> None:
         self._signs = [1.0 if direction == "maximize" else -1.0 for direction in directions]
         self._trials: dict[int, FrozenTrial] = {}
         self._ranks: dict[int, Rank] = {}
-        for trial in trials:
-            self.put(trial)
 
     def __getitem__(self, number: int) -> FrozenTrial:
         """Return the trial with a number."""
