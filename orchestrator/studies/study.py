@@ -295,8 +295,9 @@ class Study:
         if attempt:
             seed = derive_seed(seed, "again", attempt, bits=32)
         # A sampler that has converged to a setting suggests it again and again, so the second half of the attempts is
-        # drawn at random. A Sobol sequence has one point for each number, so all attempts but the first are.
-        if attempt >= DRAWS / 2 or (attempt and name == "qmc"):
+        # drawn at random. A Sobol sequence has one point for each number, so all attempts but the first are. A grid has
+        # no point for a trial after its last, which ``confirm.surface`` adds.
+        if name == "grid" or attempt >= DRAWS / 2 or (attempt and name == "qmc"):
             name = "random"
         known = self.known()
         sampler = make_sampler(name, self.cell.space, seed, number, self.size)
