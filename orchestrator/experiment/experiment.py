@@ -191,11 +191,12 @@ class Experiment(BaseModel):
         changes = [change for change in self.overrides if change.concerns(dataset, model, losses[0])]
         if len(losses) > 1 and any(change.losses is not None for change in changes):
             raise ValueError("overrides: those of some losses do not go with search.loss: choose; use each")
-        training = {key: value for change in changes for key, value in change.training.items()}
-        own_parameters = {key: value for change in changes for key, value in change.model_parameters.items()}
-        parameters = {**self.model_parameters, **own_parameters}
-        metric = next((change.metric for change in reversed(changes) if change.metric), self.search.metric)
-        graces = [{"grace_epochs": change.grace_epochs} for change in changes if change.grace_epochs]
+        training: dict[str, Any] = {}
+        parameters, metric, grace = dict(self.model_parameters), self.search.metric, self.scheduler.grace_epochs
+        for change in changes:
+            training |= change.training
+            parameters |= change.model_parameters
+            metric, grace = change.metric or metric, change.grace_epochs or grace
         whole = replace(self.training, **training)
         space = make_space(self.search, model, losses, whole, parameters)
         return Cell(
@@ -207,7 +208,7 @@ class Experiment(BaseModel):
             training=whole,
             model_parameters=parameters,
             metric=metric,
-            scheduler=self.scheduler.model_copy(update=graces[-1] if graces else {}),
+            scheduler=self.scheduler.model_copy(update={"grace_epochs": grace}),
             enqueued=enqueued_points(self.search, space),
             seed=derive_seed(self.search.seed, name, bits=32),
         )
