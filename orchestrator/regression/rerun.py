@@ -70,14 +70,8 @@ def rerun(suite: Suite, request: Request, workload: Workload) -> Rerun:
     """
     require("search", "a rerun")
     accepted = read_accepted(request.reference, suite.name)
-    experiment = suite.experiment()
-    place = opened(
-        suite.experiments_of_cells(),
-        workload,
-        request.output,
-        tracking_uri=request.tracking_uri,
-        cluster=request.cluster,
-    )
+    experiment, parts = suite.experiment(), suite.experiments_of_cells()
+    place = opened(parts, workload, request.output, tracking_uri=request.tracking_uri, cluster=request.cluster)
     with place as here:
         home = here.directory
         # A rerun's folder is named by its start alone, and reruns of two suites may start in the same second. So each
