@@ -51,7 +51,10 @@ def cells_experiment(
         raise ConfigError(
             f"{claims.name}: has no key experiment, so there is nothing to train; name experiments by --with"
         )
-    confirm = {"top": 1, "published": "each", **claims.experiment.get("confirm", {}), "seeds": seeds}
+    confirm = claims.experiment.get("confirm") or {}
+    # Any other value is refused with the rest of the experiment.
+    if isinstance(confirm, Mapping):
+        confirm = {"top": 1, "published": "each", **confirm, "seeds": seeds}
     own = {"name": f"certify-{claims.name}", "datasets": list(datasets), "confirm": confirm}
     values = {**claims.experiment, **own, **({"models": list(models)} if models else {})}
     return validate(Experiment, override(Document(f"{claims.name}: experiment", values), overrides))

@@ -12,7 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -158,9 +158,8 @@ def _written(
     folder: Path,
     caveats: Sequence[str] = (),
 ) -> Certified:
-    results = decide_claims(claims, cells)
-    page, *rest = answers_to_claims(claims, results, sum(map(len, cells.values())))
-    answers = [replace(page, notes=(*caveats, *page.notes)), *rest]
+    results, count = decide_claims(claims, cells), sum(map(len, cells.values()))
+    answers = answers_to_claims(claims, results, count, caveats)
     environment, questions = describe_environment(), _questions(folder)
     content: dict[str, Any] = {
         "format": FORMAT,
@@ -191,7 +190,7 @@ def _written(
     fixed = f"{questions['fixed'][:16].replace('T', ' ')} UTC" if questions else "not before training"
     facts = [
         ("claims", str(len(results)), ""),
-        ("cells", str(sum(map(len, cells.values()))), ""),
+        ("cells", str(count), ""),
         ("questions fixed", fixed, f"SHA-256 {questions['sha256'][:16]}…" if questions else ""),
         ("code", str(content["code"])[:12], ""),
     ]
@@ -238,11 +237,6 @@ def _finding(result: ClaimResult) -> dict[str, Any]:
         "missing": [asdict(lack) for lack in result.missing],
         "tests": [asdict(test) for test in result.tests],
     }
-
-
-def answers_to_claims(claims: Claims, results: Sequence[ClaimResult], cells: int) -> list[Answer]:
-    """Return the answer about all claims, given the number of cells that were run, then one about each claim."""
-    return [_of_page(claims, results, cells), *map(_of_claim, results)]
 
 
 def sentence_on_claim(result: ClaimResult) -> str:
@@ -311,7 +305,10 @@ def _metrics(names: Iterable[str]) -> str:
     return listed(f"{way[0]} {rest}".strip() if len(way) == 1 else f"{rest} (i2t, t2i)" for rest, way in ways.items())
 
 
-def _of_page(claims: Claims, results: Sequence[ClaimResult], cells: int) -> Answer:
+def answers_to_claims(
+    claims: Claims, results: Sequence[ClaimResult], cells: int, caveats: Sequence[str] = ()
+) -> list[Answer]:
+    """Return the answer about all claims, given the number of cells that were run, then one about each claim."""
     counts = Counter(result.outcome for result in results)
     said = listed(f"{counts[answer]} {WORDS[answer][counts[answer] > 1]}" for answer in Outcome if counts[answer])
     columns = [
@@ -329,7 +326,7 @@ def _of_page(claims: Claims, results: Sequence[ClaimResult], cells: int) -> Answ
         about = (finding.claim.id, finding.claim.number, finding.claim.statement, finding.claim.where)
         decides = "" if finding.deciding is None else _number(finding.deciding)
         rows.append((*about, str(finding.outcome), finding.p_of_answer, decides, len(finding.tests) or None))
-    return Answer(
+    page = Answer(
         key="claims",
         dataset="",
         question=f"Which claims of {claims.source} hold here?",
@@ -337,11 +334,13 @@ def _of_page(claims: Claims, results: Sequence[ClaimResult], cells: int) -> Answ
         numbers={str(outcome): counts[outcome] for outcome in Outcome},
         table=table_of(columns, rows),
         notes=(
+            *caveats,
             "A claim holds where every test of its form is significant; p is Holm-adjusted over the claims.",
             "The p of a contradicted claim is that of its opposite.",
             f"A page without any true claim calls one of them true in at most {share_text(claims.level)} of pages.",
         ),
     )
+    return [page, *map(_of_claim, results)]
 
 
 def _of_claim(result: ClaimResult) -> Answer:

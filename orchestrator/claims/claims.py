@@ -107,7 +107,7 @@ class Part(BaseModel):
         if self.kind in ("above", "below") and not self.loss:
             raise ValueError(f"{self.kind} needs loss")
         compares_losses = self.kind in ("same_best", "opposed")
-        if compares_losses and (len(self.losses) < 2 or len(self.and_metrics) != len(self.metrics)):
+        if compares_losses and (len(set(self.losses)) < 2 or len(self.and_metrics) != len(self.metrics)):
             raise ValueError(f"{self.kind} needs two losses or more, and as many and_metrics as metrics")
         return self
 

@@ -23,7 +23,7 @@ from orchestrator.experiment.yaml_files import STRICT, find_file, override, read
 from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.history import History
 from orchestrator.text.values import flat
-from search_spaces import StudySpace, Suggestion
+from search_spaces import Range, StudySpace, Suggestion
 from trainables.config import TEXT, ParameterValue, TrainingConfig, TrialConfig, derive_seed
 from trainables.errors import ConfigError, Mistakes
 from trainables.model_parameters import MODEL_PARAMETERS, check_model_parameters
@@ -178,7 +178,11 @@ class Experiment(BaseModel):
                 counts[cell.name] = confirm.trainings // studies + (place < confirm.trainings % studies)
             else:
                 baseline = place == 0 or confirm.published == "each"
-                candidates = min(confirm.top, self.trials_in(cell)) + baseline + confirm.surface
+                trials = self.trials_in(cell)
+                bound = cell.space.bounds().get(confirm.each_of or "")
+                # Each trial may have a value of its own in a range.
+                values = trials if isinstance(bound, Range) else 1 if bound is None else len(bound.values)
+                candidates = min(confirm.top * values, trials) + baseline + confirm.surface
                 counts[cell.name] = candidates * (confirm.seeds or 0)
         return counts
 
@@ -187,12 +191,14 @@ class Experiment(BaseModel):
         changes = [change for change in self.overrides if change.concerns(dataset, model, losses[0])]
         if len(losses) > 1 and any(change.losses is not None for change in changes):
             raise ValueError("overrides: those of some losses do not go with search.loss: choose; use each")
-        training = {key: value for change in changes for key, value in change.training.items()}
-        parameters = {key: value for change in changes for key, value in change.model_parameters.items()}
-        metric = next((change.metric for change in reversed(changes) if change.metric), self.search.metric)
-        graces = [{"grace_epochs": change.grace_epochs} for change in changes if change.grace_epochs]
+        training: dict[str, Any] = {}
+        parameters, metric, grace = dict(self.model_parameters), self.search.metric, self.scheduler.grace_epochs
+        for change in changes:
+            training |= change.training
+            parameters |= change.model_parameters
+            metric, grace = change.metric or metric, change.grace_epochs or grace
         whole = replace(self.training, **training)
-        space = make_space(self.search, model, losses, whole, {**self.model_parameters, **parameters})
+        space = make_space(self.search, model, losses, whole, parameters)
         return Cell(
             name=name,
             dataset=dataset,
@@ -200,9 +206,9 @@ class Experiment(BaseModel):
             loss=loss,
             space=space,
             training=whole,
-            model_parameters={**self.model_parameters, **parameters},
+            model_parameters=parameters,
             metric=metric,
-            scheduler=self.scheduler.model_copy(update=graces[-1] if graces else {}),
+            scheduler=self.scheduler.model_copy(update={"grace_epochs": grace}),
             enqueued=enqueued_points(self.search, space),
             seed=derive_seed(self.search.seed, name, bits=32),
         )

@@ -82,8 +82,7 @@ def check_sampler(search: "Search", space: StudySpace) -> None:
     name, kind = search.sampler, SAMPLERS[search.sampler]
     ranges = [bound for bound in space.bounds().values() if isinstance(bound, Range)]
     beside = {"enqueue": search.enqueue, "warm_start_from": search.warm_start_from, "prior": search.prior != "none"}
-    if name == "grid" and any(beside.values()):
-        key = next(key for key, asked in beside.items() if asked)
+    if name == "grid" and (key := next((key for key, asked in beside.items() if asked), None)):
         raise ValueError(f"search.{key}: a grid tries its own values alone; list them there, or take another sampler")
     if search.prior != "none" and search.loss == "choose":
         raise ValueError("search.prior: needs search.loss: each, because it takes the settings of one loss")

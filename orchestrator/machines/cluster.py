@@ -141,7 +141,7 @@ def find_head(address: str, environ: MutableMapping[str, str] = os.environ) -> s
             f"(ray start --address=HOST:6379 --num-cpus=0) and give --address HOST:6379"
         )
     host, _, port = named.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not port.isdecimal():
         raise ClusterError(f"--address {named}: must be host:port, e.g. 10.0.0.1:6379, or auto")
     if problem := connection_problem(host.strip("[]"), int(port)):
         raise ClusterError(

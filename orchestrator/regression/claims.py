@@ -29,7 +29,6 @@ from orchestrator.regression.answers import counts_text
 from orchestrator.regression.comparison import ALARMS, Finding, overall
 from orchestrator.regression.reruns import Request, Rerun, find_fresh, name_rerun, past_reruns, write_outcome
 from orchestrator.results.answer import Answer, Cell, Column, table_of
-from orchestrator.results.answers import Summary, measure_of
 from orchestrator.text.values import count_text
 from orchestrator.tracking.address import choose_uri
 from trainables.errors import ConfigError, UserError
@@ -89,10 +88,7 @@ def rerun_claims(claims: Claims, experiment: Experiment, request: Request) -> Re
     summary, answers = compare_certificates(claims, accepted, read_state(directory / CERTIFICATE))
     if history is not None:
         facts = {"again": request.command} if request.command else {}
-        seconds, measure = history.spending.seconds, measure_of("rsum", [Summary(history)])
-        summary = write_outcome(
-            directory, claims.name, "Rerun of claims", answers, summary, seconds=seconds, facts=facts, measure=measure
-        )
+        summary = write_outcome(directory, "Rerun of claims", answers, summary, facts, history, "rsum")
     is_alarm, was_due = summary["finding"] in ALARMS, history is not None
     return Rerun(directory, summary, is_alarm, was_due, answers=answers, warnings=past.warnings)
 

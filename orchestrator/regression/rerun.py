@@ -46,7 +46,6 @@ from orchestrator.regression.reruns import (
 )
 from orchestrator.regression.suite import Suite
 from orchestrator.regression.verdict import Nights, SuiteResult, judge_suite
-from orchestrator.results.answers import Summary, measure_of
 from orchestrator.searches.display import Progress, displayed, evaluation_displayed
 from orchestrator.searches.preparation import open_checkpoints, opened, start, tracked
 from orchestrator.searches.resuming import SearchInterruptedError, answered
@@ -71,8 +70,8 @@ def rerun(suite: Suite, request: Request, workload: Workload) -> Rerun:
     """
     require("search", "a rerun")
     accepted = read_accepted(request.reference, suite.name)
-    experiment = suite.experiment()
-    place = opened(experiment, workload, request.output, tracking_uri=request.tracking_uri, cluster=request.cluster)
+    experiment, parts = suite.experiment(), suite.experiments_of_cells()
+    place = opened(parts, workload, request.output, tracking_uri=request.tracking_uri, cluster=request.cluster)
     with place as here:
         home = here.directory
         # A rerun's folder is named by its start alone, and reruns of two suites may start in the same second. So each
@@ -108,18 +107,8 @@ def rerun(suite: Suite, request: Request, workload: Workload) -> Rerun:
             runs = cell_runs(suite, ledger.history, directory.name)
             answers = answers_about_suite(result, suite, runs, accepted)
             content = {**asdict(result), "runs": msgspec.to_builtins(runs, str_keys=True)}
-            seconds, facts = ledger.history.spending.seconds, _facts(ledger.history, request.command)
-            measure = measure_of(suite.score, [Summary(ledger.history)])
-            summary = write_outcome(
-                directory,
-                suite.name,
-                "Regression rerun",
-                answers,
-                content,
-                seconds=seconds,
-                facts=facts,
-                measure=measure,
-            )
+            facts = _facts(ledger.history, request.command)
+            summary = write_outcome(directory, "Regression rerun", answers, content, facts, ledger.history, suite.score)
             # The rerun has ended, so no training resumes from these checkpoints.
             checkpoints.discard(ledger.history.trials)
     warnings = past.warnings if tracking.problem is None else (*past.warnings, tracking.problem)
@@ -272,10 +261,15 @@ def accept_rerun(
     from the first accepted runs.
 
     Raises:
-        AcceptedError: If no rerun finished, a seed failed, the rerun's cells are not the suite's cells, or the file
-            that would be replaced is damaged.
+        AcceptedError: If no rerun finished, a seed failed, the rerun's cells are not the suite's cells, the file that
+            would be replaced is damaged, or the user has no name.
     """
     require("report", "`orchestrator regress accept`")
+    try:
+        who = who or getpass.getuser()
+    except (KeyError, OSError):
+        # In a container, the number of a user may have no name.
+        raise AcceptedError("the user of this process has no name; name the person who accepts with --who") from None
     before = read_accepted(reference, suite.name)
     home = output / suite.name
     finished = past_reruns(home).finished
@@ -284,7 +278,8 @@ def accept_rerun(
     directory = finished[-1]
     records = read_journal(directory / JOURNAL_FILE)
     ran = validate(Suite, _suite_of(records), JOURNAL_FILE)
-    if ran.cells != suite.cells or ran.training != suite.training:
+    settings, ran_settings = ({cell.title: whole.config(cell, 1) for cell in whole.cells} for whole in (suite, ran))
+    if settings != ran_settings:
         raise AcceptedError(f"{directory}: ran other cells, or otherwise, than {suite.name} has now; rerun it first")
     runs = cell_runs(ran, History.of(records), directory.name)
     for name, cell in runs.items():
@@ -295,7 +290,7 @@ def accept_rerun(
             )
     when = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     first = {} if before is None or restart_drift else first_references(before, runs)
-    accepted = Accepted(suite.name, who or getpass.getuser(), when, why, runs, first)
+    accepted = Accepted(suite.name, who, when, why, runs, first)
     write_accepted(reference, accepted)
     return accepted
 

@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from orchestrator.journal.directory import JOURNAL_FILE
+from orchestrator.journal.history import History
 from orchestrator.machines.cluster import StartOptions
 from orchestrator.regression.accepted import CellRuns
 from orchestrator.regression.comparison import ALARMS
 from orchestrator.regression.notices import to_junit
 from orchestrator.regression.verdict import SuiteResult
 from orchestrator.results.answer import Answer
+from orchestrator.results.answers import Summary, measure_of
 from orchestrator.views.html import sections_page
 from trainables.errors import UserError
 from trainables.files import read_state, write_whole
@@ -78,24 +80,23 @@ class Rerun:
 
 def write_outcome(
     directory: Path,
-    title: str,
     eyebrow: str,
     answers: Sequence[Answer],
     summary: Mapping[str, Any],
-    *,
-    seconds: float,
     facts: Mapping[str, str],
-    measure: str,
+    history: History,
+    metric: str,
 ) -> dict[str, Any]:
     """Write page and JUnit file of a rerun, then its summary, and return the summary's content.
 
-    ``measure`` says on the page what the metric measures.
+    ``eyebrow`` stands above the title of the page, which says what ``metric`` measures.
     """
-    content = {**summary, "ended": time.time(), "seconds": seconds}
+    title: str = summary["suite"]
+    content = {**summary, "ended": time.time(), "seconds": history.spending.seconds}
+    sections = [("", "", measure_of(metric, [Summary(history)]), answers)]
     shown = [(name, value, "") for name, value in facts.items()]
-    page = sections_page(title, eyebrow, [("", "", measure, answers)], facts=shown)
-    write_whole(directory / "report.html", page)
-    write_whole(directory / "junit.xml", to_junit(title, answers, seconds))
+    write_whole(directory / "report.html", sections_page(title, eyebrow, sections, facts=shown))
+    write_whole(directory / "junit.xml", to_junit(title, answers, history.spending.seconds))
     write_whole(directory / SUMMARY, json.dumps(content, indent=1, allow_nan=False) + "\n")
     return content
 

@@ -129,6 +129,15 @@ class Suite(BaseModel):
             resources=self.resources,
         )
 
+    def experiments_of_cells(self) -> list[Experiment]:
+        """Return each cell as an experiment of its own, which asks for the data that the cell reads and no others."""
+        experiments = []
+        for cell in self.cells:
+            names = {"datasets": (cell.dataset,), "models": (cell.model,), "losses": (cell.loss,)}
+            settings = {"training": replace(self.training, **cell.training), "model_parameters": cell.model_parameters}
+            experiments.append(self.experiment().model_copy(update={**names, **settings}))
+        return experiments
+
     def config(self, cell: SuiteCell, seed: int) -> TrialConfig:
         """Return the config of one training of a cell; COCOS is measured after the last epoch at least."""
         training = replace(self.training, **cell.training)

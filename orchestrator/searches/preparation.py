@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,9 +49,11 @@ class Opened:
 
 @contextmanager
 def opened(
-    experiment: Experiment, workload: Workload, output: Path, *, tracking_uri: str | None, cluster: Cluster
+    experiments: Sequence[Experiment], workload: Workload, output: Path, *, tracking_uri: str | None, cluster: Cluster
 ) -> Iterator[Opened]:
     """Make all checks that need no journal, then hold the experiment's directory for a ``with`` block.
+
+    An experiment may have several parts, of one name, whose data are checked one after the other.
 
     Raises:
         UserError: If experiment, data, output or cluster is refused, or another process holds the directory.
@@ -59,10 +61,13 @@ def opened(
     uri = choose_uri(tracking_uri, output)
     cluster = cluster.resolved()
     if cluster.address is None:
-        check_cpus(experiment.resources)
-    digests = workload.check(experiment)
-    tokenizers = workload.tokenizers(experiment)
-    directory = open_directory(output, experiment.name)
+        check_cpus(experiments[0].resources)
+    digests: dict[str, str] = {}
+    tokenizers: dict[str, str] = {}
+    for experiment in experiments:
+        digests |= workload.check(experiment)
+        tokenizers |= workload.tokenizers(experiment)
+    directory = open_directory(output, experiments[0].name)
     with make_scratch() as scratch, hold(directory, scratch):
         yield Opened(uri, cluster, digests, tokenizers, directory, scratch)
 

@@ -90,7 +90,7 @@ def run_search(
     if not quiet:
         say(f"{experiment.name}: checking {', '.join(experiment.datasets)}")
     sources, prior = read_sources(experiment, output), read_prior(experiment, output)
-    place = opened(experiment, workload, output, tracking_uri=tracking_uri, cluster=cluster)
+    place = opened([experiment], workload, output, tracking_uri=tracking_uri, cluster=cluster)
     with place as here, closing(Ledger(here.directory / JOURNAL_FILE)) as ledger:
         cluster, directory = here.cluster, here.directory
         experiment = experiment.as_begun(ledger.history.experiment)

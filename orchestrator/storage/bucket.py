@@ -46,6 +46,9 @@ def connection_problem(host: str, port: int, seconds: float = 1.0) -> str | None
         socket.create_connection((host, port), timeout=seconds).close()
     except OSError as error:
         return error.strerror or str(error) or "no answer"
+    except UnicodeError:
+        # For example, a part between two dots is empty, or longer than 63 characters.
+        return "it is no name of a host"
     return None
 
 

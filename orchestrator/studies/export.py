@@ -15,7 +15,7 @@ from sqlalchemy.exc import OperationalError
 
 from orchestrator.experiment.experiment import Cell, Experiment
 from orchestrator.journal.history import History
-from orchestrator.journal.trial import Trial, TrialState
+from orchestrator.journal.trial import Trial
 from orchestrator.studies.samplers import distribution
 from orchestrator.studies.study import STATES
 from search_spaces import Range, Values
@@ -67,10 +67,10 @@ def _write_study(storage: RDBStorage, history: History, experiment: Experiment, 
 
 def _frozen(trial: Trial, cell: Cell, metrics: list[str]) -> FrozenTrial:
     bounds = cell.space.bounds()
-    state = STATES[trial.state] if trial.state is not TrialState.RUNNING else OptunaState.RUNNING
+    state = STATES.get(trial.state, OptunaState.RUNNING)
     values = None
-    if state is OptunaState.COMPLETE and trial.best_epoch is not None:
-        values = [trial.epochs[trial.best_epoch][metric] for metric in metrics]
+    if state is OptunaState.COMPLETE and trial.at_best:
+        values = [trial.at_best[metric] for metric in metrics]
     curve = {epoch: row[trial.metric] for epoch, row in trial.epochs.items()} if len(metrics) == 1 else {}
     if state is OptunaState.PRUNED and curve:
         values = [curve[trial.last_epoch]]
@@ -84,8 +84,8 @@ def _frozen(trial: Trial, cell: Cell, metrics: list[str]) -> FrozenTrial:
         user_attrs={name: value for name, value in about.items() if value is not None},
     )
     made.datetime_start = _when(trial.created)
-    if trial.has_ended:
-        made.datetime_complete = _when(max(trial.times.values(), default=trial.created))
+    if trial.ended is not None:
+        made.datetime_complete = _when(trial.ended)
     return made
 
 

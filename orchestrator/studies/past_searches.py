@@ -111,16 +111,14 @@ def _fitting(point: Point, cell: Cell, experiment: Experiment) -> WarmTrial | No
     The value of an objective is the mean over the finished trainings.
     """
     params = point.first.params
-    values: tuple[float, ...] = ()
+    names = [goal.metric for goal in experiment.search.goals]
     if not cell.space.holds(params):
         return None
-    if point.state is TrialState.FINISHED:
-        names = [goal.metric for goal in experiment.search.goals]
-        known = all(name in trial.epochs[trial.best_epoch or 0] for trial in point.finished for name in names)
-        if not point.finished or not known:
-            return None
-        values = tuple(point.mean(name) or 0.0 for name in names)
-    return WarmTrial(dict(params), point.state, values)
+    if point.state is not TrialState.FINISHED:
+        return WarmTrial(dict(params), point.state, ())
+    if not point.finished or any(name not in trial.at_best for trial in point.finished for name in names):
+        return None
+    return WarmTrial(dict(params), point.state, tuple(point.mean(name) or 0.0 for name in names))
 
 
 def read_prior(experiment: Experiment, output: Path) -> Mapping[str, Sequence[PriorPoint]]:

@@ -48,14 +48,14 @@ def distribution(bound: Range | Values) -> BaseDistribution:
     return FloatDistribution(bound.low, bound.high, log=bound.log)
 
 
-class ByFunction(BaseSampler):
+class ByFunction(RandomSampler):
     """A sampler that is a function; parameters that its point leaves out are drawn at random."""
 
     def __init__(self, suggest: Suggest, space: StudySpace, seed: int, number: int, trials: int) -> None:
         """Prepare one suggestion, see ``make_sampler``."""
+        super().__init__(seed=derive(seed, number))
         self._suggest, self._bounds = suggest, space.bounds()
         self._seed, self._number, self._size = seed, number, trials
-        self._random = RandomSampler(seed=derive(seed, number))
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """Return all parameters, which are suggested together."""
@@ -75,12 +75,6 @@ class ByFunction(BaseSampler):
             seed=self._seed,
         )
         return cast(dict[str, Any], self._suggest(so_far, derive(self._seed, self._number)))
-
-    def sample_independent(
-        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
-    ) -> Any:
-        """Draw a parameter at random."""
-        return self._random.sample_independent(study, trial, param_name, param_distribution)
 
 
 class PluginSampler(BaseSampler):

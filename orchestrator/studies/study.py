@@ -19,7 +19,7 @@ References:
 import hashlib
 import warnings
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from copy import deepcopy as copied
 from dataclasses import replace
 from functools import partial
@@ -58,12 +58,10 @@ last epoch and their value there. Of equal trials the earlier trial comes first.
 class Known:
     """The trials of a study as Optuna's trials, by their numbers; those of other experiments come first."""
 
-    def __init__(self, directions: Sequence[str], trials: Iterable[FrozenTrial] = ()) -> None:
+    def __init__(self, directions: Sequence[str]) -> None:
         self._signs = [1.0 if direction == "maximize" else -1.0 for direction in directions]
         self._trials: dict[int, FrozenTrial] = {}
         self._ranks: dict[int, Rank] = {}
-        for trial in trials:
-            self.put(trial)
 
     def __getitem__(self, number: int) -> FrozenTrial:
         """Return the trial with a number."""
@@ -297,8 +295,9 @@ class Study:
         if attempt:
             seed = derive_seed(seed, "again", attempt, bits=32)
         # A sampler that has converged to a setting suggests it again and again, so the second half of the attempts is
-        # drawn at random. A Sobol sequence has one point for each number, so all attempts but the first are.
-        if attempt >= DRAWS / 2 or (attempt and name == "qmc"):
+        # drawn at random. A Sobol sequence has one point for each number, so all attempts but the first are. A grid has
+        # no point for a trial after its last, which ``confirm.surface`` adds.
+        if name == "grid" or attempt >= DRAWS / 2 or (attempt and name == "qmc"):
             name = "random"
         known = self.known()
         sampler = make_sampler(name, self.cell.space, seed, number, self.size)

@@ -13,7 +13,6 @@ import os
 import re
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,44 +55,37 @@ class Cause(StrEnum):
     """Another driver has claimed the checkpoints of all trials: the search has to stop."""
 
 
-@dataclass(frozen=True)
-class Failure:
-    """One failure of a trial; ``message`` is for people, in one line."""
+def failure_in(text: str) -> tuple[Cause, str]:
+    """Return the cause that a text names, and a line for people.
 
-    cause: Cause
-    message: str
-
-    @classmethod
-    def of(cls, text: str) -> "Failure":
-        """Return the failure described by a text: a traceback, or Ray's message about an actor that died."""
-        # Where Ray's memory monitor ended the actor, another line than that of the error names the cause.
-        short = next((line.strip() for line in text.splitlines() if "running low on memory" in line), None)
-        message = short or last_error(text) or "ended without a message"
-        if _DISK.search(message):
-            return cls(Cause.DISK, message[:500])
-        if "ClaimLostError: " in message:
-            return cls(Cause.CLAIM, message.partition("ClaimLostError: ")[2][:500])
-        # Of any actor that was killed Ray lists "potential root causes", lack of memory among them.
-        is_short = WANT_OF_MEMORY.search(message) and "potential root causes" not in message
-        return cls(Cause.MEMORY if is_short else Cause.ERROR, message[:500])
+    The text is a traceback, or Ray's message about an actor that died.
+    """
+    # Where Ray's memory monitor ended the actor, another line than that of the error names the cause.
+    short = next((line.strip() for line in text.splitlines() if "running low on memory" in line), None)
+    message = short or last_error(text) or "ended without a message"
+    if _DISK.search(message):
+        return Cause.DISK, message[:500]
+    if "ClaimLostError: " in message:
+        return Cause.CLAIM, message.partition("ClaimLostError: ")[2][:500]
+    # Of any actor that was killed Ray lists "potential root causes", lack of memory among them.
+    is_short = WANT_OF_MEMORY.search(message) and "potential root causes" not in message
+    return Cause.MEMORY if is_short else Cause.ERROR, message[:500]
 
 
-PREEMPTED = Failure(Cause.PREEMPTED, "its machine was taken away")
+PREEMPTED = Cause.PREEMPTED, "its machine was taken away"
 """The failure of a trial whose machine was drained and taken away."""
 
 
-def give_up(trial: Trial, failure: Failure, patience: Patience) -> str | None:
+def give_up(trial: Trial, cause: Cause, message: str, patience: Patience) -> str | None:
     """Return why a trial is given up after a failure, or ``None`` where the trial is tried again."""
-    if failure.cause is Cause.MEMORY:
+    if cause is Cause.MEMORY:
         if trial.memory_retries < patience.memory_retries:
             return None
         return (
-            f"out of memory, {trial.memory_retries + 1} times: {failure.message}; "
+            f"out of memory, {trial.memory_retries + 1} times: {message}; "
             f"lower training.batch_size, or run fewer at a time with resources.max_concurrent or more resources.gpus"
         )
-    if failure.cause is Cause.PREEMPTED:
-        return None
-    return None if trial.setbacks < MAX_FAILURES else failure.message
+    return None if cause is Cause.PREEMPTED or trial.setbacks < MAX_FAILURES else message
 
 
 PLACES_SECONDS = 1.0
@@ -157,25 +149,25 @@ class TrialCallback(NotPickled, TrialProgressCallback):
         """Issue a failed trial again, with fewer trials at a time if memory was short, or end the trial as failed."""
         self._forget(trial)
         recorded = self._ledger.history.trials[trial.config["trial"]]
-        failure = self._failure(trial)
+        cause, message = self._failure(trial)
         # A full disk or a lost claim gets no record in the journal: all trials resume once the cause is removed.
-        if failure.cause is Cause.DISK:
+        if cause is Cause.DISK:
             self.problem = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), f"checkpoint of {recorded.id}")
             return
-        if failure.cause is Cause.CLAIM:
-            self.problem = AlreadyRunningError(f"{failure.message}; this process stops, what it wrote before is whole")
+        if cause is Cause.CLAIM:
+            self.problem = AlreadyRunningError(f"{message}; this process stops, what it wrote before is whole")
             return
         with suppress(OSError):
             # Only people read this file; a disk that is full fails the next record of the journal.
-            keep_error(self._ledger.path.parent, recorded.id, recorded.retries + 1, _error(trial) or failure.message)
-        reason = give_up(recorded, failure, self._patience)
+            keep_error(self._ledger.path.parent, recorded.id, recorded.retries + 1, _error(trial) or message)
+        reason = give_up(recorded, cause, message, self._patience)
         # The limit falls before the trial is issued again, because it must not start beside as many trials as before.
-        if failure.cause is Cause.MEMORY and (limit := self._issuer.run_fewer(trial.trial_id)) is not None:
+        if cause is Cause.MEMORY and (limit := self._issuer.run_fewer(trial.trial_id)) is not None:
             self._ledger.append(ConcurrencyLowered(trials=limit))
         # Each record comes first: a new driver repeats all that follows from a record, while a retry without its record
         # would not count.
         if reason is None:
-            self._ledger.append(TrialRetried(trial=recorded.id, cause=failure.cause, error=failure.message))
+            self._ledger.append(TrialRetried(trial=recorded.id, cause=cause, error=message))
             self._issuer.issue_again(recorded)
         else:
             self._ledger.end(recorded, TrialState.FAILED, reason)
@@ -190,7 +182,8 @@ class TrialCallback(NotPickled, TrialProgressCallback):
         self._forget(trial)
         # The next attempt is the same trial to Ray, and has not hung yet.
         self._hung.discard(trial)
-        self._ledger.append(TrialRetried(trial=trial.config["trial"], cause=PREEMPTED.cause, error=PREEMPTED.message))
+        cause, message = PREEMPTED
+        self._ledger.append(TrialRetried(trial=trial.config["trial"], cause=cause, error=message))
 
     def on_trial_complete(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
         """Remove the checkpoints of an ended trial except the newest, which holds the trial's best model."""
@@ -204,14 +197,14 @@ class TrialCallback(NotPickled, TrialProgressCallback):
         self._heard.pop(trial, None)
         self._places.pop(trial.config["trial"], None)
 
-    def _failure(self, trial: RayTrial) -> Failure:
+    def _failure(self, trial: RayTrial) -> tuple[Cause, str]:
         if trial in self._hung:
             minutes = self._patience.epoch_minutes
-            return Failure(Cause.HUNG, f"hung: reported no epoch for {minutes:g} minutes (patience.epoch_minutes)")
+            return Cause.HUNG, f"hung: reported no epoch for {minutes:g} minutes (patience.epoch_minutes)"
         # Each attempt is a new trial to Ray. Ray counts every failure of an actor except the preemption of its node, of
         # which Ray's error file says nothing. A trial without a counted failure is here only if its actor had not
         # started yet; for a running trial Ray calls ``on_trial_recover``.
-        return Failure.of(_error(trial)) if trial.run_metadata.num_failures else PREEMPTED
+        return failure_in(_error(trial)) if trial.run_metadata.num_failures else PREEMPTED
 
 
 def _error(trial: RayTrial) -> str:

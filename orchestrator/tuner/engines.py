@@ -87,9 +87,7 @@ class EngineDirectory:
         """Return how many trials an engine has; ``None`` for a dead or hanging engine, which is killed and dropped."""
         try:
             members: int | None = ray.get(engine.members.remote(), timeout=ANSWER_SECONDS)
-        except RayActorError:
-            members = None
-        except GetTimeoutError:
+        except (RayActorError, GetTimeoutError):
             # An engine answers in a thread that does not train, so an engine without an answer hangs as a whole.
             members = None
         if members is None:

@@ -108,10 +108,9 @@ class RecordingScheduler(NotPickled, FIFOScheduler):
             self._ledger.end(trial, TrialState.FAILED, step.refused)
         # A resumed trial reports its checkpoint's epoch again; an epoch that the journal has is not recorded twice.
         elif step.epoch > trial.last_epoch and trial.state is TrialState.RUNNING:
-            value = step.metrics[trial.metric]
-            is_best = trial.best_value is None or value > trial.best_value
-            best = value if trial.best_value is None else max(value, trial.best_value)
-            best_epoch = step.epoch if is_best else trial.best_epoch or 0
+            value, best, best_epoch = step.metrics[trial.metric], trial.best_value, trial.best_epoch or 0
+            if best is None or value > best:
+                best, best_epoch = value, step.epoch
             is_over = trial.config.training.is_over(step.epoch, best_epoch)
             # The rule sees the last epoch as well, because later trials are compared with its value.
             continues = self.may_continue(trial, step.epoch, best, is_over=is_over)

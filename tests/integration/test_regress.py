@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.experiment.experiment import data_key
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
@@ -41,6 +42,9 @@ def go(asked: Request, suite: Suite = SUITE, **changes: Any) -> Rerun:
 def test_accepted_then_unchanged_then_worse(asked: Request) -> None:
     first = go(asked)
     assert first.result.finding is Finding.UNKNOWN
+    for changes in ({"val_images": 10}, {"training": {"epochs": 4}}, {"cells": CELLS[:1]}):
+        with pytest.raises(AcceptedError, match="ran other cells, or otherwise, than quick has now"):
+            accept_rerun(make_suite(**{"cells": CELLS, **changes}), asked.output, asked.reference, why="other settings")
     accept_rerun(SUITE, asked.output, asked.reference, why="the first", who="ada")
     reference = read_accepted(asked.reference, "quick")
     assert [sorted(runs.values) for runs in reference.cells.values()] == [[1, 2, 3]] * 2
@@ -71,6 +75,15 @@ def test_accepted_then_unchanged_then_worse(asked: Request) -> None:
     assert (fresh.was_due, fresh.directory, fresh.is_alarm) == (False, worse.directory, True)
     due = go(replace(asked, if_due=1e-9))
     assert due.result is not None
+
+
+def test_a_cell_reads_the_data_of_its_own_settings_and_model(asked: Request) -> None:
+    cells = [{**CELLS[0], "model_parameters": {"pooling": "mean"}}, {**CELLS[1], "dataset": "birds", "model": "vsrn"}]
+    suite = make_suite(cells=cells)
+    done = go(asked, suite)
+    history = History.of(read_journal(done.directory / JOURNAL_FILE))
+    assert set(history.data) == {data_key(suite.config(cell, 1)) for cell in suite.cells}
+    assert "pets:regions" in history.data and "birds:global" not in history.data
 
 
 def test_what_is_inconclusive_gets_the_seeds_that_settle_it(asked: Request) -> None:

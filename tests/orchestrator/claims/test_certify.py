@@ -10,6 +10,7 @@ from orchestrator.claims.cells import cells_experiment, confirmed_cells, publish
 from orchestrator.claims.certificate import answers_to_claims, fix_questions, forget_questions
 from orchestrator.claims.claims import load_claims
 from orchestrator.claims.engine import decide_claims
+from orchestrator.experiment.experiment import Experiment
 from orchestrator.views.terminal import lines_of
 from tests.support.commands import CommandLine
 from tests.support.experiments import add_repeats, add_trial, begun, make_experiment, open_test
@@ -120,3 +121,16 @@ def test_a_short_training_is_named_below_the_answers(tmp_path: Path, cli: Comman
     assert f"pets: {rise}" in " ".join(said.split())
     page = (tmp_path / "certify-ecir-2022" / "certificate.html").read_text(encoding="utf-8")
     assert rise in page and page.count("rsum: sum of six recalls, 0–600") == 1
+
+
+def test_claims_without_a_confirmation_get_one_and_another_value_is_refused() -> None:
+    claims = load_claims("wsabie")
+
+    def experiment(confirm: object) -> Experiment:
+        changed = claims.model_copy(update={"experiment": {**claims.experiment, "confirm": confirm}})
+        return cells_experiment(changed, ["pets"], [], 3, [])
+
+    made = experiment(None).confirm
+    assert made is not None and (made.top, made.published, made.seeds) == (1, "each", 3)
+    with pytest.raises(ConfigError, match="confirm: should be an object, got 3"):
+        experiment(3)

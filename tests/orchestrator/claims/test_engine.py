@@ -145,3 +145,10 @@ def test_the_shipped_claims_are_sound_and_others_are_refused_in_words() -> None:
         load_claims("ecir-202")
     with pytest.raises(ConfigError, match="alike needs margin"):
         page({"kind": "alike", "loss": "a", "against": ["b"], "metrics": ["rsum"]})
+
+
+@pytest.mark.parametrize("kind", ["same_best", "opposed"])
+def test_one_loss_that_is_listed_twice_has_no_order(kind: str) -> None:
+    part = {"kind": kind, "losses": ["nt_xent", "nt_xent"], "metrics": ["rsum"], "and_metrics": ["i2t_r1"]}
+    with pytest.raises(ConfigError, match=f"{kind} needs two losses or more"):
+        page(part)

@@ -6,6 +6,7 @@ import os
 import resource
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import datetime
 from itertools import product
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pandas
 import pytest
 
 from orchestrator.experiment.experiment import load_experiment, shipped_experiments
+from orchestrator.journal.directory import read_history
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from tests.support.commands import CommandLine
@@ -64,8 +66,7 @@ def test_a_table_has_every_digit(runs: Path, cli: CommandLine, ending: str) -> N
     assert list(READERS[ending](Path(f"trials{ending}"))["val/rsum"])[-2:] == values
 
 
-@pytest.mark.usefixtures("runs")
-def test_optuna_reads_distributions_curves_values_and_states(cli: CommandLine) -> None:
+def test_optuna_reads_distributions_curves_values_and_states(cli: CommandLine, runs: Path) -> None:
     cli.shows("export", "tiny", "--to", "search.db")
     names = [one.study_name for one in optuna.get_all_study_summaries("sqlite:///search.db")]
     assert names == ["tiny/pets-vsepp-nt_xent", "tiny/pets-vsepp-triplet_sh"]
@@ -80,6 +81,8 @@ def test_optuna_reads_distributions_curves_values_and_states(cli: CommandLine) -
     assert good.distributions == {"temperature": space} and good.params == {"temperature": 0.1}
     assert failed.user_attrs["error"] == "train/loss is nan" and failed.user_attrs["trial"] == "pets-vsepp-nt_xent-0002"
     assert good.datetime_start <= good.datetime_complete
+    (diverged,) = (trial for trial in read_history(runs / "tiny").trials.values() if trial.error)
+    assert failed.datetime_complete == datetime.fromtimestamp(diverged.ended)
     (running,) = optuna.load_study(study_name=names[1], storage="sqlite:///search.db").trials
     assert running.state.name == "RUNNING" and running.intermediate_values == {1: 1.5}
 

@@ -290,3 +290,22 @@ def test_later_overrides_win_over_earlier_ones() -> None:
     cells = {cell.loss: cell.training for cell in load_experiment("scenes-smoke", [change]).cells()}
     assert (cells["nt_xent"].epochs, cells["nt_xent"].batch_size) == (9, 8)
     assert (cells["triplet_sh"].epochs, cells["triplet_sh"].batch_size) == (9, 32)
+
+
+@pytest.mark.parametrize(
+    ("bound", "design", "most"),
+    [
+        ({"values": [0.05, 0.1, 0.2]}, {}, 3 + 1),
+        ({"values": [0.05, 0.1, 0.2]}, {"top": 2, "surface": True}, 6 + 1 + 1),
+        ({"values": [0.05, 0.1, 0.2]}, {"top": 9}, 16 + 1),
+        ([0.05, 0.2], {}, 16 + 1),
+    ],
+    ids=["listed", "two of each value", "more than trials", "a range"],
+)
+def test_a_forecast_counts_the_candidates_of_each_value(bound: Any, design: dict[str, Any], most: int) -> None:
+    experiment = make_experiment(
+        losses=["nt_xent"],
+        search={"trials": 16, "space": {"nt_xent": {"temperature": bound}}},
+        confirm={"top": 1, "each_of": "temperature", "seeds": 2, **design},
+    )
+    assert list(experiment.most_confirmations().values()) == [2 * most]

@@ -50,6 +50,8 @@ def test_an_address_that_answers_is_taken(head: str, tmp_path: Path) -> None:
         ("127.0.0.1", "must be host:port"),
         (":6379", "must be host:port"),
         ("head:ray", "must be host:port"),
+        ("head:²", "must be host:port"),
+        ("head..domain:6379", "no Ray cluster answers: it is no name of a host; start its head"),
         ("ray://head:10001", r"ray start --address=HOST:6379"),
         ("http://head:8265", r"ray start --address=HOST:6379"),
         ("auto", "this machine is in no Ray cluster"),

@@ -1,5 +1,6 @@
 """The command ``regress``: its help is whole, and what it shows of its command line comes from one place."""
 
+import pwd
 import shlex
 from pathlib import Path
 from unittest.mock import Mock
@@ -58,3 +59,17 @@ def test_copies_get_their_folders(cli: CommandLine, here: Path, monkeypatch: pyt
     monkeypatch.setattr("orchestrator.commands.regress.rerun", lambda suite, request, workload: done)
     cli.shows("regress", "scenes-quick", "--junit", "a/b/junit.xml", "--report", "c/report.html")
     assert ((here / "a/b/junit.xml").read_text(), (here / "c/report.html").read_text()) == ("junit.xml", "report.html")
+
+
+def test_a_user_without_a_name_is_asked_for_one(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def no_name(number: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {number}")
+
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", no_name)
+    accept = ("regress", "accept", "scenes-quick", "--why", "new", "--output", tmp_path)
+    assert "name the person who accepts with --who" in cli.refuses(*accept)
+    assert "no finished rerun to accept" in cli.refuses(*accept, "--who", "ada")

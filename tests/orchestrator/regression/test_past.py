@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.journal.directory import JOURNAL_FILE
+from orchestrator.journal.history import History
 from orchestrator.journal.journal import seal
 from orchestrator.journal.records import SuiteStarted
 from orchestrator.machines.cluster import describe_environment
@@ -25,7 +26,6 @@ from orchestrator.regression.reruns import (
     write_outcome,
 )
 from orchestrator.results.answer import Answer
-from orchestrator.results.answers import measure_of
 from tests.support.experiments import add_trial, begun
 from tests.support.fake_workload import FakeWorkload
 from tests.support.regression_results import make_suite
@@ -165,11 +165,8 @@ def test_an_alarm_stays_one_until_it_is_accepted(finding: str, accepted: timedel
 
 
 def test_the_page_of_a_rerun_explains_its_metric_once(tmp_path: Path) -> None:
-    suite, measure = (
-        Answer("suite", "", "Do the baselines give the accepted results?", "quick: ok."),
-        measure_of("val/rsum", []),
-    )
-    write_outcome(tmp_path, "quick", "Regression rerun", [suite], {}, seconds=1.0, facts={}, measure=measure)
+    about = Answer("suite", "", "Do the baselines give the accepted results?", "quick: ok.")
+    write_outcome(tmp_path, "Regression rerun", [about], {"suite": "quick"}, {}, History(), "val/rsum")
     assert (tmp_path / "report.html").read_text(encoding="utf-8").count("rsum: sum of six recalls, 0–600") == 1
 
 

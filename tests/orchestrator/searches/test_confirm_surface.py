@@ -62,3 +62,19 @@ def test_without_a_surface_the_last_trial_is_no_candidate(tmp_path: Path) -> Non
     (cell,) = wanted.cells()
     assert len(history.study(cell.name)) == 5
     assert surface_trials(wanted, history) == []
+
+
+def test_the_last_trial_of_a_grid_without_a_surface_repeats_a_point(tmp_path: Path) -> None:
+    values = {"nt_xent": {"temperature": {"values": [0.05, 0.1, 0.2]}}}
+    wanted = make_experiment(
+        losses=["nt_xent"],
+        search={"sampler": "grid", "trials": 16, "space": values},
+        scheduler={"name": "none"},
+        confirm={"top": 1, "seeds": 2, "surface": True},
+    )
+    history = searched(wanted, tmp_path)
+    (cell,) = wanted.cells()
+    *grid, last = history.study(cell.name)
+    assert [trial.params for trial in grid] == cell.space.grid()
+    assert last.params in cell.space.grid() and last.candidate in {trial.id for trial in grid}
+    assert surface_trials(wanted, history) == []

@@ -11,7 +11,7 @@ from orchestrator.journal.lock import AlreadyRunningError
 from orchestrator.storage.bucket import ObjectStore, StorageError, credentials_problem
 from orchestrator.storage.checkpoints import Checkpoints, Entry
 from orchestrator.storage.stores import CLAIM_FILE, BucketStore, ClaimLostError, FolderStore, actor_scratch
-from orchestrator.tuner.callback import Cause, Failure
+from orchestrator.tuner.callback import Cause, failure_in
 from tests.support.bucket import refusing_port
 from tests.support.fake_workload import report
 from trainables.checkpoint import MANIFEST, EpochReport
@@ -296,7 +296,7 @@ def test_a_driver_that_is_gone_is_followed_and_its_actors_save_nothing(
         save(first, "a", 1)
     first.close()
     save(second, "a", 1)
-    assert Failure.of("Traceback\n  x\norchestrator.claim.ClaimLostError: s3://x: is claimed").cause is Cause.CLAIM
+    assert failure_in("Traceback\n  x\norchestrator.claim.ClaimLostError: s3://x: is claimed")[0] is Cause.CLAIM
 
 
 @pytest.mark.proof

@@ -19,7 +19,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.tuner import callback as module
 from orchestrator.tuner.actor import Step
-from orchestrator.tuner.callback import MAX_FAILURES, PREEMPTED, Cause, Failure, TrialCallback, give_up
+from orchestrator.tuner.callback import MAX_FAILURES, PREEMPTED, Cause, TrialCallback, failure_in, give_up
 from orchestrator.tuner.tune_patches import died, expect_deaths
 from tests.support.experiments import add_trial, make_experiment
 from tests.support.records import append
@@ -109,28 +109,28 @@ CAUSES = [
 
 @pytest.mark.parametrize(("text", "cause", "message"), CAUSES, ids=[message for _, _, message in CAUSES])
 def test_the_cause_is_read_from_what_was_raised(text: str, cause: str, message: str) -> None:
-    failure = Failure.of(text)
-    assert failure.cause == cause
-    assert failure.message.startswith(message)
-    assert len(failure.message) <= 500
+    read_cause, line = failure_in(text)
+    assert read_cause == cause
+    assert line.startswith(message)
+    assert len(line) <= 500
 
 
-def retry(ledger: Ledger, trial: Trial, failure: Failure, times: int = MAX_FAILURES) -> None:
+def retry(ledger: Ledger, trial: Trial, failure: tuple[Cause, str], times: int = MAX_FAILURES) -> None:
     for _ in range(times):
-        assert give_up(trial, failure, Patience()) is None
-        append(ledger, "trial_retried", trial=trial.id, cause=failure.cause, error=failure.message)
+        assert give_up(trial, *failure, Patience()) is None
+        append(ledger, "trial_retried", trial=trial.id, cause=failure[0], error=failure[1])
 
 
-NO_LUCK = Failure(Cause.ERROR, "no luck")
+NO_LUCK = Cause.ERROR, "no luck"
 
 
 def test_a_trial_that_gets_on_is_tried_again_and_one_that_does_not_is_given_up(ledger: Ledger) -> None:
     trial = add_trial(ledger, [1.0], state=TrialState.RUNNING)
     for epoch in (2, 3):
         retry(ledger, trial, NO_LUCK)
-        assert give_up(trial, NO_LUCK, Patience()) == "no luck"
+        assert give_up(trial, *NO_LUCK, Patience()) == "no luck"
         ledger.report(trial, epoch, {"val/rsum": 1.0}, TrialState.RUNNING)
-    assert give_up(trial, Failure(Cause.HUNG, "hung"), Patience()) is None
+    assert give_up(trial, Cause.HUNG, "hung", Patience()) is None
     assert trial.retries == 2 * MAX_FAILURES
 
 
@@ -139,21 +139,21 @@ def test_a_machine_that_is_taken_away_costs_no_try(ledger: Ledger) -> None:
     retry(ledger, trial, PREEMPTED, 10 * MAX_FAILURES)
     assert (trial.retries, trial.setbacks) == (10 * MAX_FAILURES, 0)
     retry(ledger, trial, NO_LUCK)
-    assert give_up(trial, NO_LUCK, Patience()) == "no luck"
-    assert give_up(trial, PREEMPTED, Patience()) is None
+    assert give_up(trial, *NO_LUCK, Patience()) == "no luck"
+    assert give_up(trial, *PREEMPTED, Patience()) is None
 
 
 def test_want_of_memory_has_its_own_patience_and_ends_with_advice(ledger: Ledger) -> None:
     trial = add_trial(ledger, [1.0], state=TrialState.RUNNING)
-    short = Failure(Cause.MEMORY, "CUDA out of memory")
+    short = Cause.MEMORY, "CUDA out of memory"
     for epoch in (2, 3):
         retry(ledger, trial, short, 1)
         ledger.report(trial, epoch, {"val/rsum": 1.0}, TrialState.RUNNING)
-    reason = give_up(trial, short, Patience()) or ""
+    reason = give_up(trial, *short, Patience()) or ""
     named = ("3 times: CUDA out of memory", "training.batch_size", "resources.max_concurrent")
     assert all(words in reason for words in named), reason
-    assert give_up(trial, short, Patience(memory_retries=3)) is None
-    assert give_up(trial, NO_LUCK, Patience()) is None
+    assert give_up(trial, *short, Patience(memory_retries=3)) is None
+    assert give_up(trial, *NO_LUCK, Patience()) is None
 
 
 KILLED_WORKERS = (
@@ -195,7 +195,7 @@ def test_an_actor_that_ray_says_is_gone_has_died(error: RayError, cause: Cause) 
     [told] = watched.of_actor
     assert watched.of_call == [told] and isinstance(told, ActorDiedError) and not told.preempted
     assert watched.manager._failed_actor_ids == {1}
-    assert Failure.of(str(told)).cause is cause
+    assert failure_in(str(told))[0] is cause
     assert str(told) == str(error)
 
 
