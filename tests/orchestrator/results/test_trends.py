@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from optuna.trial import FixedTrial
 
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.results.answers import Summary
 from orchestrator.results.trends import describe_trend, find_trend, trends_of
-from search_spaces.space import FixedPoint
 from tests.support.experiments import add_repeats, make_experiment, open_test, start
 
 VALUES = (1.0, 2.0, 4.0, 16.0, 64.0, 255.0)
@@ -81,7 +81,7 @@ def test_a_parameter_of_a_loss_that_the_search_chose_has_a_trend(ledger: Ledger)
     (cell,) = experiment.cells()
     for number, temperature in enumerate((0.1, 0.2, 0.4)):
         params = {"loss": "nt_xent", each_of: temperature}
-        config = experiment.suggested(cell, cell.space.suggest(FixedPoint(params)))
+        config = experiment.suggested(cell, cell.space.suggest(FixedTrial(params)))
         trial = ledger.create(cell.name, number, params, config)
         ledger.report(trial, 1, {"val/rsum": 100.0 + number}, TrialState.FINISHED)
         open_test(ledger, add_repeats(ledger, [(trial, [100.0 + number, 101.0 + number, 102.0 + number])]))
