@@ -163,7 +163,8 @@ def equal_budget_answer(dataset: str, analysis: Json | None) -> Answer | None:
         gap, share = (-comparison["difference"], comparison["probability"]) if comparison else (None, None)
         about = (label, curve["model"], curve["loss"], names[label], curve["candidates"])
         rows.append((*about, *map(at.get, budgets), gap, share))
-    closest = min(analysis["comparisons"], key=lambda comparison: comparison["probability"])
+    # Of shares that are equal as they are shown, that of the smallest lead.
+    closest = min(analysis["comparisons"], key=lambda pair: (round(pair["probability"], 2), pair["difference"]))
     headline, *notes = _comparison(closest, analysis, names)
     notes.append("In brackets is the range of the best value in 8 of 10 draws of that many trials.")
     return Answer(

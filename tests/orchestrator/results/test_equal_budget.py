@@ -47,11 +47,12 @@ def add(
     end: TrialState = TrialState.FINISHED,
 ) -> Trial:
     """A trial with a setting of its own, or a given one; without a value, it diverged."""
-    cell = next(cell for cell in make_experiment().cells() if cell.loss == loss)
+    experiment = make_experiment(losses=["nt_xent", "triplet_sh", "triplet"])
+    cell = next(cell for cell in experiment.cells() if cell.loss == loss)
     number = len(ledger.history.study(cell.name))
     name = "temperature" if loss == "nt_xent" else "margin"
     params = {name: 0.1 + number / 100 if setting is None else setting}
-    config = replace(make_experiment().trial_config(cell, params), seed=seed)
+    config = replace(experiment.trial_config(cell, params), seed=seed)
     trial = ledger.create(cell.name, number, params, config)
     for epoch in range(1, epochs + 1):
         state = end if epoch == epochs and value is not None else TrialState.RUNNING
@@ -199,6 +200,17 @@ def test_the_loss_with_the_highest_value_need_not_lead_at_any_budget(
         add(ledger, "triplet_sh", value if epochs == 2 else value - 20, epochs=epochs)
     lead, *crossing, _, _ = said_of(ledger)["equal_budget"]
     assert "NT-Xent trails Triplet SH" in lead and crossing == leads
+
+
+def test_of_losses_that_the_leader_leads_as_surely_the_closest_is_named(tmp_path: Path) -> None:
+    ledger = begin(tmp_path, losses=["nt_xent", "triplet_sh", "triplet"])
+    for lead, lucky, near in zip((60, 61, 62, 63), (49, 10, 11, 12), (45, 46, 44, 43), strict=True):
+        add(ledger, "nt_xent", lead)
+        add(ledger, "triplet_sh", lucky)
+        add(ledger, "triplet_sh", lucky - 5 if lucky < 49 else 9)
+        add(ledger, "triplet", near)
+    # Triplet SH has the higher value, and the lower expected best.
+    assert "NT-Xent leads Triplet by 17.0 val rsum" in said_of(ledger)["equal_budget"][0]
 
 
 LISTS = st.lists(st.integers(-50, 50), min_size=1, max_size=7).map(lambda values: np.array(values, dtype=float))
