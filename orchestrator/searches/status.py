@@ -178,6 +178,7 @@ class Status:
             "warnings": self.warnings,
             "races": {dataset: race.to_dict() for dataset, race in Summary(self.history).races.items()},
             "budget": {name: {"used": used, "limit": limit} for name, (used, limit) in self.budget.items()},
+            "at_a_time_since_memory_ran_out": self.history.concurrency,
         }
 
 

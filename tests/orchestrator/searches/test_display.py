@@ -184,7 +184,8 @@ def test_want_of_memory_is_said_with_its_limit(ledger: Ledger, capsys: pytest.Ca
     assert failure.startswith(f"{trial.id}: resumes after a failure: CUDA out of memory. GPU 0 has GPU")
     assert failure.endswith(" …") and len(failure) < 300
     assert drawn(live_display(ledger)._drawn())[-1] == limit, "it holds for a later start"
-    assert limit in drawn(status._drawn(read_status(Followed(ledger.path.parent)), None))
+    now = read_status(Followed(ledger.path.parent))
+    assert limit in drawn(status._drawn(now, None)) and now.to_dict()["at_a_time_since_memory_ran_out"] == 2
 
 
 def test_the_line_has_a_sign_of_life_a_clock_and_what_was_heard_last(ledger: Ledger, clock: list[float]) -> None:
