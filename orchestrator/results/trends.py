@@ -28,6 +28,7 @@ from orchestrator.results.answer import Answer, Column, Json, Quantity, table_of
 from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.statistics import (
     CONFIDENCE,
+    SAME,
     Interval,
     Sample,
     around,
@@ -70,17 +71,19 @@ def find_trend(samples: Mapping[float, Sample], parameter: str, metric: str, los
         The names; ``seeds``, the fewest of a value; ``curve``, the mean of each value with its part of the band that
         holds all means with 95 %; ``slope`` and ``bend``, each with its ``estimate`` in the metric's unit per doubling
         or squared doubling, its 95 % ``interval`` and its ``p``, Holm-adjusted for both. ``None`` for fewer than three
-        values, a value with one seed, or without spread.
+        values, a value with one seed, or without spread in the values on which slope or bend rests.
     """
     ordered = sorted(samples)
     groups = [samples[x] for x in ordered]
     if len(groups) < FEWEST_VALUES or any(len(group) < 2 for group in groups):
         return None
-    if not any(has_spread(group) for group in groups):
-        return None
+    varies = np.array([has_spread(group) for group in groups])
     x = np.log2(np.array(ordered))
     linear = x - x.mean()
     curved = x**2 - np.polyval(np.polyfit(x, x**2, 1), x)
+    # The value in the middle has no part in the slope, so its spread alone says nothing about the slope.
+    if not all(varies[np.abs(weights) > SAME].any() for weights in (linear, curved)):
+        return None
     contrasts = [_contrast(weights / (weights**2).sum(), groups) for weights in (linear, curved)]
     adjusted = holm([p for _, _, p in contrasts])
     slope, bend = (

@@ -108,6 +108,7 @@ def test_equal_means_have_a_significant_trend_in_at_most_one_experiment_of_twent
         pytest.param({1.0: np.array([1.0, 2.0]), 2.0: np.array([1.0, 3.0])}, id="two values"),
         pytest.param({x: np.array([1.0]) for x in VALUES}, id="one seed"),
         pytest.param({x: np.array([x, x]) for x in VALUES}, id="no spread"),
+        pytest.param({x: np.array([x, x + (x == 2)]) for x in VALUES[:3]}, id="a spread in the middle alone"),
     ],
 )
 def test_too_little_for_a_trend(groups: dict) -> None:
