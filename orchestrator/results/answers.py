@@ -318,14 +318,16 @@ def _kind(trial: Trial) -> tuple[str, str]:
 
 def over_datasets(summary: Summary) -> list[Answer]:
     """Return the winners of all datasets, and whether the order of losses is the same on all of them."""
-    # Of each loss its best candidate counts, and in the test over images the best with their values.
+    # Of each loss its best candidate counts, and in the test over images the best with their values. A single seed
+    # that is left of several would count as exact there.
     runs: dict[str, dict[str, Runs]] = {}
     scores: dict[str, dict[str, float]] = {}
     for dataset, verdict in summary.verdicts.items():
         for candidate in verdict.candidates:
             scores.setdefault(dataset, {}).setdefault(candidate.loss, candidate.result.mean)
             of_loss = runs.setdefault(dataset, {})
-            if candidate.images and candidate.loss not in of_loss:
+            is_lone = candidate.has_seeds and len(candidate.values) < 2
+            if candidate.images and not is_lone and candidate.loss not in of_loss:
                 of_loss[candidate.loss] = candidate.image_runs()
     metric = summary.history.metric
     answers = (_winners(summary), _order(runs, scores, metric), _mean_ranks(scores, metric))

@@ -144,6 +144,14 @@ def test_values_of_a_fraction_have_three_digits_also_over_datasets() -> None:
     assert " 0.512 " in render_markdown([answers["ranks"]])
 
 
+def test_a_single_seed_that_is_left_of_a_candidate_is_not_exact_over_datasets() -> None:
+    """Its spread over seeds is not known, and none would make chance an interaction."""
+    whole = [candidate(label, loss, 190.0, images=20.0) for label, loss in (("a", "nt_xent"), ("b", "triplet_sh"))]
+    lost = replace(candidate("c", "nt_xent", 200.0, seeds=1, images=20.0), missing={1: "diverged"})
+    verdicts = {"en": verdict_of([lost, whole[1]]), "zh": verdict_of(whole)}
+    assert [answer.key for answer in over_datasets(summary_of(verdicts))] == ["winners", "ranks"]
+
+
 def test_of_each_loss_its_best_candidate_counts_and_over_images_the_best_with_their_values() -> None:
     best, kept, further = (candidate("a" * n, "nt_xent", 200.0 - n, images=20.0 * (n > 1)) for n in (1, 2, 3))
     other, *pair = (candidate(label, "triplet_sh", 190.0, images=20.0) for label in "bcd")
