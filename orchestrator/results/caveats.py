@@ -90,6 +90,8 @@ def _replicates(points: Sequence[Point]) -> list[str]:
     again = count_text(sum(len(point.trainings) - 1 for point in repeated), "trial")
     sentence = f"{again} repeated {count_text(len(repeated), 'setting')} with other seeds; each setting has their mean"
     noise, _ = spread_of([[trial.best_value or 0.0 for trial in point.finished] for point in points])
+    # Studies may have metrics of their own, over which no deviation is pooled.
+    noise = noise if len({point.first.metric for point in repeated}) == 1 else None
     return [f"{sentence}." if noise is None else f"{sentence}, with a standard deviation of {in_digits(noise, 2)}."]
 
 
@@ -123,17 +125,16 @@ def still_rising(trials: Sequence[Trial]) -> list[str]:
     groups: dict[tuple[str, str], list[Trial]] = {}
     for trial in best_first(trial for trial in trials if trial.state is TrialState.FINISHED):
         groups.setdefault((trial.config.loss, trial.config.model), []).append(trial)
-    named = []
+    named: dict[str, list[str]] = {}
     for (loss, model), of_loss in groups.items():
         fresh = [trial for trial in of_loss if trial.stage is Stage.CONFIRM] or of_loss[:1]
         rises = [rise for trial in fresh if (rise := _rise(trial)) is not None]
         if rises and fmean(rises) >= RISING:
-            named.append(f"{printed(loss)} with {printed(model)} {share_text(fmean(rises))}")
-    if not named:
-        return []
-    metric = metric_words(trials[0].metric)
+            risen = f"{printed(loss)} with {printed(model)} {share_text(fmean(rises))}"
+            named.setdefault(metric_words(of_loss[0].metric), []).append(risen)
     return [
-        f"Rise of {metric} an epoch at the full learning rate: {listed(named)}. Longer training may change the order."
+        f"Rise of {metric} an epoch at the full learning rate: {listed(of)}. Longer training may change the order."
+        for metric, of in named.items()
     ]
 
 

@@ -108,6 +108,21 @@ def test_a_trial_is_above_the_best_only_by_one_metric(ledger: Ledger) -> None:
     assert caveats(list(ledger.history.trials.values())) == ["1 trial stopped early, which cannot win."]
 
 
+def test_no_deviation_is_pooled_over_metrics_and_each_rise_has_its_own_metric(ledger: Ledger) -> None:
+    trials = [add_trial(ledger, [10.0 * (n + 1) for n in range(6)], loss=loss) for loss in (*PAIR, *PAIR)]
+    for trial, first in zip(trials[2:], trials, strict=False):
+        trial.candidate = first.id
+    for trial in trials[::2]:
+        trial.config = replace(trial.config, metric="val/i2t_r1")
+    assert caveats(trials) == [
+        "2 trials repeated 2 settings with other seeds; each setting has their mean.",
+        "Rise of val rsum an epoch at the full learning rate: Triplet SH with VSE++ 17 %. "
+        "Longer training may change the order.",
+        "Rise of val i2t R@1 an epoch at the full learning rate: NT-Xent with VSE++ 17 %. "
+        "Longer training may change the order.",
+    ]
+
+
 def test_settings_that_trained_exactly_as_the_best_are_said_to_have_no_effect(ledger: Ledger) -> None:
     start(ledger, make_experiment(losses=["triplet_sh"]))
     for margin in (0.2, 0.4, 0.6):
