@@ -280,15 +280,18 @@ class Confirmation:
             known = any(candidate.loss == loss for candidate in self.candidates)
             return (loss, []) if known else (None, [f"the baseline {loss!r} was not confirmed on {self.dataset}"])
         labels = [candidate.label for candidate in self.candidates]
+        planned = None if self.plan is None else self.plan.baseline
         if known_experiment(self.history) is None:
             # Without the search spaces, e.g. because a plug-in is missing, the plan says which settings are published.
-            planned = None if self.plan is None else self.plan.baseline
             unknown = "this version refuses the experiment, so the published settings are not known"
             return (planned, []) if planned in labels else (None, [unknown])
         default = published_default(self.history, self.dataset)
         if default is None:
             return None, ["no trial had the published settings of its loss, so there is no baseline; name one"]
         label = next((label for label in labels if default.id in (label, *self.alike.get(label, ()))), None)
+        if label is None and planned in labels:
+            # Where studies have metrics of their own, older versions compared published settings by these.
+            label = planned
         return label, [] if label else [f"the published settings, {default.id}, were not confirmed"]
 
     def _kept_values(self, metric: str) -> dict[str, Sample]:

@@ -143,17 +143,19 @@ def choose_candidates(
     datasets = dict.fromkeys(trial.config.dataset for trial in chosen)
     defaults = [published_default(history, name) for name in datasets]
     if per_study:
-        defaults += [_preferred(points) for name in datasets for points in _published(history, name)]
+        defaults += [_preferred(points, history.metric) for name in datasets for points in _published(history, name)]
     return list(distinct([*chosen, *(trial for trial in defaults if trial is not None)]))
 
 
 def published_default(history: History, dataset: str) -> Trial | None:
     """Return the best trial on a dataset with the published settings of its loss, a finished trial if there is any.
 
+    The experiment's metric decides; a study may choose the best epoch by a metric of its own.
+
     Returns:
         ``None`` where the search has no such trial, because its bounds exclude the published settings.
     """
-    return _preferred([point for points in _published(history, dataset) for point in points])
+    return _preferred([point for points in _published(history, dataset) for point in points], history.metric)
 
 
 def _published(history: History, dataset: str) -> list[list[Point]]:
@@ -167,10 +169,13 @@ def _published(history: History, dataset: str) -> list[list[Point]]:
     return studies
 
 
-def _preferred(points: Sequence[Point]) -> Trial | None:
+def _preferred(points: Sequence[Point], metric: str) -> Trial | None:
     """Return the first trial of the best point that finished, otherwise the best trial that was stopped early."""
-    stopped = [point.first for point in points if point.state is TrialState.STOPPED_EARLY]
-    return next(iter([*(point.first for point in ranked(points)), *best_first(stopped)]), None)
+    best = max(ranked(points), key=lambda point: point.mean(metric) or 0.0, default=None)
+    if best is not None:
+        return best.first
+    stopped = best_first(point.first for point in points if point.state is TrialState.STOPPED_EARLY)
+    return max(stopped, key=lambda trial: trial.at_best[metric], default=None)
 
 
 def fresh_seeds(seed: int, count: int) -> list[int]:

@@ -76,6 +76,16 @@ def test_published_settings_that_were_stopped_early_are_a_baseline_unless_others
     assert published_default(ledger.history, "pets") == finished
 
 
+def test_published_settings_are_compared_by_the_metric_of_the_experiment(ledger: Ledger) -> None:
+    """A study may select by a metric of its own, whose values lie elsewhere."""
+    better, other = searched(ledger, [40.0]), searched(ledger, [15.0], "triplet_sh")
+    better[0].config = replace(better[0].config, metric="val/i2t_r1")
+    assert published_default(ledger.history, "pets") == better[0]
+    for trial in (*better, *other):
+        trial.state = TrialState.STOPPED_EARLY
+    assert published_default(ledger.history, "pets") == better[0]
+
+
 def test_the_same_training_is_not_confirmed_twice(ledger: Ledger) -> None:
     first, again, other = (add_trial(ledger, [value]) for value in (10.0, 10.0, 9.0))
     vary(other, 0.3)
