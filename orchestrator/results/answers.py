@@ -412,9 +412,12 @@ def _mean_ranks(scores: Mapping[str, Mapping[str, float]], metric: str) -> Answe
         return None
     ranks, critical = ranking
     best = next(iter(ranks))
-    headline = f"{printed(best)} has the best mean rank, {number_text(ranks[best])}."
+    first = [printed(loss) for loss, rank in ranks.items() if rank == ranks[best]]
+    verb = "has" if len(first) == 1 else "share"
+    headline = f"{listed(first)} {verb} the best mean rank, {number_text(ranks[best])}."
     rest = sum(rank - ranks[best] > critical for rank in ranks.values())
-    apart = f"{count_text(rest, 'loss')} differ from it significantly" if rest else "no loss differs significantly"
+    differ, of = "differs" if rest == 1 else "differ", "it" if len(first) == 1 else "them"
+    apart = f"{count_text(rest, 'loss')} {differ} from {of} significantly" if rest else "no loss differs significantly"
     few = f" {len(scores)} datasets are few for this test." if len(scores) < FEW else ""
     columns = [
         Column("loss", "loss", hidden=True),

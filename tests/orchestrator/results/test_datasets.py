@@ -131,6 +131,25 @@ def test_equal_scores_share_their_ranks() -> None:
     assert found[0] == {"a": 1.5, "b": 1.5, "c": 3.0}
 
 
+@pytest.mark.parametrize(
+    ("apart", "sentences"),
+    [
+        pytest.param(
+            0.0, ("NT-Xent and Triplet SH share the best mean rank, 1.5.", "1 loss differs from them"), id="two"
+        ),
+        pytest.param(1.0, ("NT-Xent has the best mean rank, 1.0.", "1 loss differs from it"), id="one"),
+    ],
+)
+def test_the_sentences_about_mean_ranks_count_losses(apart: float, sentences: tuple[str, str]) -> None:
+    losses = (("a", "nt_xent", 200.0), ("b", "triplet_sh", 200.0 - apart), ("c", "circle", 100.0))
+    verdict = verdict_of([candidate(*about) for about in losses])
+    (ranks,) = (
+        answer for answer in over_datasets(summary_of({f"d{n}": verdict for n in range(9)})) if answer.key == "ranks"
+    )
+    assert ranks.headline == sentences[0]
+    assert f": {sentences[1]} significantly." in ranks.notes[0]
+
+
 def test_values_of_a_fraction_have_three_digits_also_over_datasets() -> None:
     verdicts = {}
     for dataset, sign in (("en", 1.0), ("zh", -1.0)):
