@@ -276,7 +276,10 @@ def band_answers(dataset: str, loss_bands: Sequence[Band], winner: tuple[str, st
 
 
 def _best_settings(dataset: str, loss_bands: Sequence[Band], winner: tuple[str, str] | None) -> Answer:
-    first, metric = loss_bands[0], loss_bands[0].cell.metric
+    first, words = loss_bands[0], _metrics(loss_bands)
+    expected = {metric: f"expected {name} at the setting to use" for metric, name in words.items()}
+    if len(words) == 1:
+        expected = dict.fromkeys(words, "expected at the setting to use")
     notes = list(_notes(first))
     if winner is not None and winner != first.of:
         notes[:0] = [
@@ -291,7 +294,7 @@ def _best_settings(dataset: str, loss_bands: Sequence[Band], winner: tuple[str, 
         Column("high", "to", unit="number", hidden=True),
         Column("setting", "setting to use"),
         Column("best", "best trial"),
-        Column("expected", "expected at the setting to use", unit=metric, shows="both"),
+        *_value_columns("expected", expected, "both"),
         Column("share", "share of the space", unit="share"),
     ]
     rows: list[Sequence[TableCell]] = []
@@ -299,8 +302,9 @@ def _best_settings(dataset: str, loss_bands: Sequence[Band], winner: tuple[str, 
         setting = band.expected(band.surface.safest)
         for place, (name, (low, high)) in enumerate(band.ranges.items()):
             at = (in_digits(band.setting[name], 2), value_text(band.best.first.params[name]))
-            whole = (setting, band.surface.share) if place == 0 else (None, None)
-            rows.append((*band.about(name), _range(band, name), low, high, *at, *whole))
+            values = (setting if place == 0 and metric == band.cell.metric else None for metric in words)
+            share = band.surface.share if place == 0 else None
+            rows.append((*band.about(name), _range(band, name), low, high, *at, *values, share))
     return Answer(
         BEST_SETTINGS,
         dataset,
@@ -311,6 +315,17 @@ def _best_settings(dataset: str, loss_bands: Sequence[Band], winner: tuple[str, 
         notes=tuple(notes),
         figure="slices",
     )
+
+
+def _metrics(loss_bands: Sequence[Band]) -> dict[str, str]:
+    """Return metric -> its name of the metrics by which the studies select, which may differ; each has columns."""
+    return {band.cell.metric: band.cell.metric.replace("/", " ") for band in loss_bands}
+
+
+def _value_columns(key: str, headings: Mapping[str, str], shows: str) -> list[Column]:
+    """Return a column for each metric, from metric -> heading; ``key`` is the key of the first column."""
+    keys = [key, *(f"{key}_{metric_name(metric)}" for metric in list(headings)[1:])]
+    return [Column(name, headings[metric], metric, shows=shows) for name, metric in zip(keys, headings, strict=True)]
 
 
 def _headline(band: Band) -> str:
@@ -351,18 +366,19 @@ def _notes(band: Band) -> Iterator[str]:
 
 
 def _effects(dataset: str, loss_bands: Sequence[Band]) -> Answer:
-    metric = loss_bands[0].cell.metric
+    words = _metrics(loss_bands)
     columns = [
         *ABOUT,
         Column("bound", "range"),
-        Column("change", f"change of {metric.replace('/', ' ')}", unit=metric, shows="apart"),
+        *_value_columns("change", {metric: f"change of {name}" for metric, name in words.items()}, "apart"),
         Column("effect", "effect"),
     ]
     rows: list[Sequence[TableCell]] = []
     for band in loss_bands:
         for name in sorted(band.bounds, key=lambda parameter: -band.changes[parameter].value):
             effect = "yes" if name in band.matters else "not shown"
-            rows.append((*band.about(name), str(band.bounds[name]), band.changes[name], effect))
+            values = (band.changes[name] if metric == band.cell.metric else None for metric in words)
+            rows.append((*band.about(name), str(band.bounds[name]), *values, effect))
     headline, *notes = _effect_sentences(loss_bands[0])
     question = "Which coefficients matter?"
     notes.append("A change is measured with the other coefficients at the setting to use.")

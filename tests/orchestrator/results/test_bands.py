@@ -56,6 +56,22 @@ def test_the_winners_loss_comes_first_and_another_loss_says_so() -> None:
     assert answer.notes[0].startswith("NT-Xent, the winner's loss, has no surface")
 
 
+def test_studies_with_metrics_of_their_own_have_columns_of_their_own() -> None:
+    (band,) = Summary(history_of(24)).bands.values()
+    cell = replace(band.cell, loss="nt_xent", name="pets-vsepp-nt_xent", metric="val/i2t_map5")
+    for answer, key in zip(
+        band_answers("pets", [band, replace(band, cell=cell)], band.of), ("expected", "change"), strict=True
+    ):
+        columns = {column.key: column for column in answer.table.columns if column.key.startswith(key)}
+        assert {name: column.unit for name, column in columns.items()} == {
+            key: "val/rsum",
+            f"{key}_i2t_map5": cell.metric,
+        }
+        first, _, other, _ = answer.table.to_dict()["rows"]
+        assert [first[name] is None for name in columns] == [False, True]
+        assert [other[name] is None for name in columns] == [True, False]
+
+
 def test_few_trials_and_lists_of_words_have_no_surface() -> None:
     assert Summary(history_of(FEWEST - 1)).bands == {}
     words = make_experiment(losses=["gradient_weights"])
