@@ -144,7 +144,8 @@ def _fitting(
 
 def _has(settings: Iterable[Mapping[str, object]], trial: Trial) -> bool:
     """Whether a trial has all parameters of one of some settings."""
-    parameters = {**trial.config.loss_parameters, **trial.params}
+    # Where the search chose the loss, names of ``params`` begin with the loss; those of ``parameters`` do not.
+    parameters = {**trial.config.loss_parameters, **trial.parameters, **trial.params}
     return any(setting.items() <= parameters.items() for setting in settings)
 
 

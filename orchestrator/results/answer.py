@@ -41,7 +41,7 @@ class Column:
     Attributes:
         key: Name of the column for programs, unique in its table.
         unit: How the values are shown: ``text``, ``p``, ``probability``, ``share``, ``count``, ``seconds``, ``number``
-            or the name of a metric, see ``wording.cell_text``.
+            or the name of a metric, see ``wording.value_in_unit``.
         signed: Whether the values are differences, shown with a sign.
         shows: The shown parts of a ``Quantity``: ``value`` with its deviation; ``both``, with the interval behind it;
             or ``apart``, with the interval in a column of its own.

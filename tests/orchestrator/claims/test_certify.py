@@ -5,12 +5,14 @@ import json
 from pathlib import Path
 
 import pytest
+from optuna.trial import FixedTrial
 
 from orchestrator.claims.cells import cells_experiment, confirmed_cells, published_cells
 from orchestrator.claims.certificate import answers_to_claims, fix_questions, forget_questions
 from orchestrator.claims.claims import load_claims
 from orchestrator.claims.engine import decide_claims
 from orchestrator.experiment.experiment import Experiment
+from orchestrator.journal.trial import TrialState
 from orchestrator.views.terminal import lines_of
 from tests.support.commands import CommandLine
 from tests.support.experiments import add_repeats, add_trial, begun, make_experiment, open_test
@@ -111,6 +113,24 @@ def test_cells_are_means_over_the_seeds_of_the_published_setting(tmp_path: Path)
     assert measure.sample_std == pytest.approx(3.6055512)
     assert cell["nt_xent(best)"]["rsum"].mean == cell["nt_xent(temperature=0.05)"]["rsum"].mean == 81.0
     assert "nt_xent(temperature=0.2)" not in cell
+
+
+def test_a_setting_is_found_where_the_search_chose_the_loss(tmp_path: Path) -> None:
+    """Samplers name a degree after its loss, and the loss itself has coefficients in its place."""
+    space = {"polynomial_self": {"degree": {"values": [1, 2]}}}
+    search = {"sampler": "random", "trials": 4, "loss": "choose", "space": space}
+    experiment = make_experiment(
+        losses=["polynomial_self", "triplet_sh"], search=search, confirm={"top": 2, "seeds": 3}
+    )
+    (cell,) = experiment.cells()
+    with begun(tmp_path, experiment) as ledger:
+        params = next(iter(cell.space.published_points()))
+        config = experiment.suggested(cell, cell.space.suggest(FixedTrial(params)))
+        trial = ledger.create(cell.name, 0, params, config)
+        ledger.report(trial, 1, {"val/rsum": 10.0}, TrialState.FINISHED)
+        open_test(ledger, add_repeats(ledger, [(trial, [50.0, 52.0, 57.0])]))
+    names = ["polynomial_self(degree=1)", "polynomial_self(degree=2)"]
+    assert list(confirmed_cells([ledger.history], names)["pets", "vsepp"]) == names[:1]
 
 
 def test_a_short_training_is_named_below_the_answers(tmp_path: Path, cli: CommandLine) -> None:
