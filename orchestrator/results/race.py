@@ -139,7 +139,7 @@ def run_race(entrants: Mapping[str, Ended], first: int, trainings: int, seeds: S
         fewest = min(counts[label] for label in in_front)
         further = min(max(1, fewest // 4), (trainings - sum(counts.values())) // 2)
         if closed.closest is None:
-            ended = "there is no other candidate"
+            ended = "there is no other candidate with two seeds"
         elif closed.p <= CLEAR:
             ended = f"its leader is ahead of every candidate on val, p ≤ {CLEAR:g}"
         elif further < 1:

@@ -67,9 +67,9 @@ def test_a_candidate_that_lost_a_seed_cannot_lead_but_has_to_be_beaten() -> None
     done = raced(entrant("a", wobble(60), lost=(1,)), entrant("b", wobble(50)), entrant("c", wobble(40)))
     assert {(one.leader, one.closest) for one in done.rounds} == {("b", "a")}
     lone = raced(entrant("a", wobble(50)), entrant("b", wobble(60, 10), lost=range(1, 10)))
-    assert lone.ended == "there is no other candidate", "a single seed has no spread"
+    assert lone.ended == "there is no other candidate with two seeds", "a single seed has no spread"
     assert raced(*(entrant(label, wobble(50), lost=(0,)) for label in "ab")).ended == "every candidate lost a seed"
-    assert raced(entrant("a", wobble(50))).ended == "there is no other candidate"
+    assert raced(entrant("a", wobble(50))).ended == "there is no other candidate with two seeds"
     without_spread = raced(entrant("a", [5.0] * 40), entrant("b", [5.0] * 40), entrant("c", [4.0] * 40), trainings=12)
     assert without_spread.ended == "the trainings are used up"
 
