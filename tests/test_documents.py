@@ -11,6 +11,8 @@ import yaml
 
 from orchestrator.experiment.experiment import load_experiment, shipped_experiments
 from orchestrator.regression.suite import shipped_suites
+from orchestrator.results.verdict import LEVEL
+from orchestrator.tracking import registry
 from tests.answers_page import page
 from tests.deploy.commands import check, in_markdown
 from tests.lost_words import cells, lost_words, sentences, words_of
@@ -110,6 +112,11 @@ def test_the_page_on_watching_quotes_a_live_page() -> None:
     quoted = re.findall(r'^- \*\*"(.+) \.\.\."', (ROOT / "docs" / "watching.md").read_text(), re.M)
     script = (ROOT / "orchestrator" / "watch" / "live.js").read_text()
     assert quoted and [text for text in quoted if text not in script] == []
+
+
+def test_the_reference_names_the_level_at_which_a_later_model_is_the_champion() -> None:
+    said = (ROOT / "docs" / "reference" / "confirmation.md").read_text()
+    assert f"(Welch's test at {100 * LEVEL:g} %)" in said and registry.LEVEL is LEVEL
 
 
 def test_the_list_of_documents_says_of_which_kind_a_page_is() -> None:
