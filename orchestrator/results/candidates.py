@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from orchestrator.results.answer import Quantity
 from orchestrator.results.statistics import DifferenceTest, Interval, Measure, Sample, best_of_p, measure, t_interval
+from trainables.judgements.judged_metrics import CONDENSED
 
 _RANGES = {
     "rsum": (0.0, 600.0),
@@ -28,13 +29,14 @@ _RANGES = {
 def range_of(metric: str) -> tuple[float, float]:
     """Return the lowest and the highest value that a metric can have, so that no interval has impossible values.
 
-    The metric may have a split and a direction. An end is infinite where there is no limit, or for other metrics.
+    The metric may have a split, a direction, and the ending of lists without unjudged pairs. An end is infinite where
+    there is no limit, or for other metrics.
 
     Example:
         >>> range_of("test/rsum"), range_of("val/i2t_map5")
         ((0.0, 600.0), (0.0, 1.0))
     """
-    name = metric.rpartition("/")[2].removeprefix("i2t_").removeprefix("t2i_")
+    name = metric.rpartition("/")[2].removeprefix("i2t_").removeprefix("t2i_").removesuffix(CONDENSED)
     return _RANGES.get(name, (-math.inf, math.inf))
 
 

@@ -118,7 +118,7 @@ def test_every_metric_that_can_be_searched_for_has_two_ends() -> None:
     assert range_of(next(iter(COUNTS))) == (-math.inf, math.inf)
 
 
-@pytest.mark.parametrize("metric", ["test/rsum", "test/i2t_r1", "test/t2i_map5"])
+@pytest.mark.parametrize("metric", ["test/rsum", "test/i2t_r1", "test/t2i_map5", "test/judged_cxc/map_r_condensed"])
 @given(data=st.data())
 def test_no_interval_leaves_the_range_of_its_metric(metric: str, data: st.DataObject) -> None:
     low, high = range_of(metric)
