@@ -12,7 +12,7 @@ from orchestrator.claims.cells import published_cells
 from orchestrator.claims.claims import Claims, load_claims, shipped_claims
 from orchestrator.claims.engine import Missing, Outcome, decide_claims
 from orchestrator.experiment.yaml_files import validate
-from orchestrator.results.statistics import Measure
+from orchestrator.results.statistics import Measure, measure
 from tests.benchmarks.claims import COMPARISONS, held, truths
 from tests.support.claim_pages import (
     NOT_IN_THE_TABLES,
@@ -109,6 +109,13 @@ def test_each_kind_of_part(part: dict[str, object], first: float, outcome: Outco
     both = cells(a=(first, 0.4, 5), b=(10.0, 0.4, 5))
     (finding,) = decide_claims(page({"loss": "a", "metrics": ["rsum"], **part}), both)
     assert finding.outcome is outcome
+
+
+def test_values_that_differ_by_rounding_alone_show_nothing() -> None:
+    equal = {loss: {"rsum": measure(np.full(seeds, 7.4))} for loss, seeds in (("nt_xent", 10), ("triplet", 7))}
+    beats = {"kind": "beats", "loss": "nt_xent", "against": ["triplet"], "metrics": ["rsum"]}
+    (found,) = decide_claims(page(beats), {("pets", "vsepp"): equal})
+    assert (found.outcome, found.p) == (Outcome.NOT_SHOWN, 0.5)
 
 
 def test_a_claim_over_cells_holds_only_where_every_cell_holds() -> None:
