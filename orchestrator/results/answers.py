@@ -330,7 +330,8 @@ def over_datasets(summary: Summary) -> list[Answer]:
             if candidate.images and not is_lone and candidate.loss not in of_loss:
                 of_loss[candidate.loss] = candidate.image_runs()
     metric = summary.history.metric
-    answers = (_winners(summary), _order(runs, scores, metric), _mean_ranks(scores, metric))
+    every = "every" if all(dataset in scores for dataset in summary.datasets) else "every confirmed"
+    answers = (_winners(summary), _order(runs, scores, metric, every), _mean_ranks(scores, metric))
     return [answer for answer in answers if answer is not None]
 
 
@@ -373,10 +374,11 @@ def _winners(summary: Summary) -> Answer:
 
 
 def _order(
-    runs: Mapping[str, Mapping[str, Runs]], scores: Mapping[str, Mapping[str, float]], metric: str
+    runs: Mapping[str, Mapping[str, Runs]], scores: Mapping[str, Mapping[str, float]], metric: str, every: str
 ) -> Answer | None:
     """Return whether the differences between losses depend on the dataset; ``None`` where it cannot be tested.
 
+    ``every`` says which datasets have ``scores``: ``every`` or ``every confirmed``.
     The sizes of the differences may depend on it where one loss has the highest mean everywhere, so both are said.
     """
     interaction = interaction_test(runs)
@@ -388,7 +390,7 @@ def _order(
     for dataset, means in scores.items():
         leaders.setdefault(printed(max(means, key=means.__getitem__)), []).append(printed(dataset))
     if len(leaders) == 1:
-        first = f"{next(iter(leaders))} has the highest mean on every dataset"
+        first = f"{next(iter(leaders))} has the highest mean on {every} dataset"
     else:
         first = f"Highest means: {'; '.join(f'{loss} on {listed(places)}' for loss, places in leaders.items())}"
     shown = (

@@ -150,6 +150,14 @@ def test_the_sentences_about_mean_ranks_count_losses(apart: float, sentences: tu
     assert f": {sentences[1]} significantly." in ranks.notes[0]
 
 
+def test_a_dataset_that_is_not_confirmed_is_none_of_those_with_the_highest_mean() -> None:
+    pair = [candidate("a", "nt_xent", 200.0, images=20.0), candidate("b", "triplet_sh", 190.0, images=20.0)]
+    summary = summary_of(dict.fromkeys(("ar", "en", "zh"), verdict_of(pair)))
+    del vars(summary)["verdicts"]["zh"]
+    order = next(answer for answer in over_datasets(summary) if answer.key == "order")
+    assert order.headline.startswith("NT-Xent has the highest mean on every confirmed dataset. ")
+
+
 def test_values_of_a_fraction_have_three_digits_also_over_datasets() -> None:
     verdicts = {}
     for dataset, sign in (("en", 1.0), ("zh", -1.0)):
