@@ -186,7 +186,11 @@ class Retriever:
 
     def _query_image(self, image: str | Path | Sequence[float]) -> Gallery:
         if not isinstance(image, str | Path):
-            return self._encode_features(np.asarray(image, dtype=np.float32))
+            try:
+                features = np.asarray(image, dtype=np.float32)
+            except (TypeError, ValueError) as error:
+                raise DataError(f"features must be numbers: {error}") from None
+            return self._encode_features(features)
         name = self.recognised(image) or str(image)
         for names in (self.about["images"], self.about["filenames"]):
             if name in names:
