@@ -85,26 +85,29 @@ def _nt_xent(temperature: float, pairs: int) -> dict[str, Any]:
     return {**words, "scale": 1 / (2 * pairs * temperature), "temperature": temperature}
 
 
-def _twins(pairs: int, loss: str, parameters: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    """Return the point with the gradient of another loss, in batches with one positive a query."""
+def _twins(asked: Asked, loss: str, parameters: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """Return the point with the gradient of another loss, in batches with one positive a query.
+
+    None is known where the loss is a mean, or the balance is fixed to another number than 1.
+    """
+    if asked.fixed.get("reduction") == "mean" or asked.fixed.get("balance", 1) != 1:
+        return ()
     if loss in ("triplet", "triplet_sh") and is_number(parameters.get("margin")):
         # The hardest negative is a word in the default space, and the number 1 in a range of numbers.
         count = parameters.get("negatives", "all") if loss == "triplet" else 1
         return tuple(_triplet(parameters["margin"], value) for value in (("hardest", 1) if count == 1 else (count,)))
     if loss == "nt_xent" and is_number(parameters.get("temperature")):
-        return (_nt_xent(parameters["temperature"], pairs),)
+        return (_nt_xent(parameters["temperature"], asked.pairs),)
     return ()
 
 
 def _adapted(space: LossSpace, asked: Asked) -> LossSpace:
-    """Return the space for the pairs of a study's batches; no point of another loss where the loss is a mean."""
+    """Return the space for the pairs of a study's batches."""
+    space = replace(space, twins=partial(_twins, asked))
     if asked.fixed.get("reduction") == "mean":
         return replace(space, bounds={**_bounds(1), "scale": Range(0.1, 200.0, log=True)})
     return replace(
-        space,
-        bounds=_bounds(asked.pairs),
-        starts=(_triplet(0.2), _triplet(0.2, 1), _nt_xent(0.1, asked.pairs)),
-        twins=partial(_twins, asked.pairs),
+        space, bounds=_bounds(asked.pairs), starts=(_triplet(0.2), _triplet(0.2, 1), _nt_xent(0.1, asked.pairs))
     )
 
 

@@ -48,6 +48,7 @@ from trainables.losses.contrastive import NTXent
 from trainables.losses.directions import Contributions, Direction, directions, with_hardest
 from trainables.losses.ranking import SmoothAP
 from trainables.losses.triplet import Triplet, TripletHardest
+from trainables.seeding import seed_torch
 
 Convention = Literal["paper", "published"]
 """``paper``: the papers' definitions; ``published``: the published code's computation."""
@@ -278,12 +279,18 @@ def _gradient(loss: Callable[..., Tensor], similarity: Tensor, positives: Tensor
     ):
         positives = _saveable(positives)
         ignore = None if ignore is None else _saveable(ignore)
+
+        def compute(scores: Tensor) -> Tensor:
+            # So that a loss that draws counts alike alone, in a stack and after a resume, whatever was drawn before.
+            seed_torch(0, "cocos")
+            return loss(scores, positives, ignore)
+
         leaf = similarity.detach().clone().requires_grad_()
-        value = loss(leaf, positives, ignore)
+        value = compute(leaf)
         if value.dim() > leaf.dim() - 2:
             # The hyper-parameters are of several trials, and the gradient of each trial needs its own similarities.
             leaf = leaf.detach().expand(*value.shape, *leaf.shape[-2:]).clone().requires_grad_()
-            value = loss(leaf, positives, ignore)
+            value = compute(leaf)
         if not value.requires_grad:
             return torch.zeros_like(leaf)
         return torch.autograd.grad(value.sum(), leaf)[0]

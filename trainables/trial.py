@@ -3,6 +3,7 @@
 A trial yields reports and does not know their reader: a test, the command ``train``, or an actor of a cluster.
 """
 
+import json
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -247,15 +248,20 @@ class Trial:
         return EpochReport(self.epoch, dict(self.metrics), self.best_epoch == self.epoch, self.save)
 
     def _check_origin(self, directory: Path, state: dict[str, Any]) -> None:
-        written = TrialConfig.from_dict(state["config"])
+        # Both read as from JSON: there coefficients are lists, and in a config made in Python tuples.
+        written, here = (_from_json(values) for values in (state["config"], self.config.to_dict()))
         # A config with another end is the same trial, and later changes of the schedule have no effect yet.
         now = self.config.training
         longer = replace(written, training=replace(written.training, epochs=now.epochs, patience=now.patience))
-        if longer.until(state["epoch"]) != self.config.until(state["epoch"]):
+        if longer.until(state["epoch"]) != here.until(state["epoch"]):
             raise CheckpointError(f"{directory}: written by a trial with another config; resume it with its own")
         check_tokenizer_of(directory, state, self.data)
         if state["digest"] != self.data.digest:
             raise CheckpointError(f"{directory}: trained on other data than {self.data.name} here holds")
+
+
+def _from_json(values: Mapping[str, Any]) -> TrialConfig:
+    return TrialConfig.from_dict(json.loads(json.dumps(values)))
 
 
 def _named(section: str, counters: Mapping[str, Spread]) -> dict[str, float]:

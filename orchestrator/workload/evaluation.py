@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -142,7 +143,7 @@ class Evaluation:
     Attributes:
         folds: Number of equal parts of the split that were evaluated alone, and averaged.
         metrics: ``i2t_r1`` ... ``rsum``.
-        chance_rsum: The rsum of a random ranking of a fold.
+        chance_rsum: The rsum of a random ranking of a fold, the mean over the folds.
         ranks: The file of the ranks of each query's positives; ``None`` if no file was asked for.
         judged: The metrics under people's judgements, for each source that lies beside the dataset; empty with several
             folds, because people judged the whole split.
@@ -220,9 +221,6 @@ def evaluate(
         judged = [JudgedEvaluation(source.counts(), judged_metrics(ranked)) for source, ranked in pairs]
         if ranks_file is not None:
             write_ranks(ranks_file, result.ranks)
-    image_of_caption = data.splits[split].image_of_caption
-    # Each fold has the chance level of its size, and all folds have one size.
-    chance = chance_rsum(image_of_caption[image_of_caption < images // folds], data.splits[split].labels)
     return Evaluation(
         checkpoint=directory,
         dataset=data.name,
@@ -230,13 +228,20 @@ def evaluate(
         loss=config.loss,
         split=split,
         images=images,
-        captions=len(image_of_caption),
+        captions=len(data.splits[split].captions),
         folds=folds,
         metrics=metrics,
-        chance_rsum=chance,
+        chance_rsum=chance_in_folds(data.splits[split], folds),
         ranks=ranks_file,
         judged=judged,
     )
+
+
+def chance_in_folds(split: "Split", folds: int) -> float:
+    """Return the rsum of chance, the mean over folds of equally many images, but not always as many captions."""
+    owners = split.image_of_caption
+    fold_of_caption = owners // (len(split.image_rows) // folds)
+    return fmean(chance_rsum(owners[fold_of_caption == fold], split.labels) for fold in range(folds))
 
 
 def _checked_ranks_file(path: Path, folds: int) -> Path:

@@ -167,8 +167,10 @@ def test_what_is_no_table_of_queries_is_refused_by_name(folder: Path, queries: o
     ("image", "message"),
     [
         pytest.param("image1", "neither an image of tiny test", id="of another split"),
+        pytest.param("/9j/4AAQSkZJRg" * 50, "/9j/: neither an image of tiny test", id="too long for a name"),
         pytest.param([1.0, 2.0], "of shape \\(24,\\), got shape \\(2,\\)", id="wrong size"),
         pytest.param([float("nan")] * 24, "must be finite", id="nan"),
+        pytest.param(["image83"], "features must be numbers", id="a list of names"),
     ],
 )
 def test_what_is_no_image_is_refused(folder: Path, image: object, message: str) -> None:

@@ -1,5 +1,6 @@
 """A trial learns, repeats itself, resumes where it stopped, and says where it diverged."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from tests.trainables.runs import numbers, resumed, stopped, trained
 from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables.checkpoint import BEST, read_file, save_epoch
 from trainables.cocos import count_contributions
-from trainables.config import SELECTING, Change, TrainingConfig
+from trainables.config import SELECTING, Change, TrainingConfig, TrialConfig
 from trainables.errors import CheckpointError, ConfigError, DivergedError
 from trainables.evaluation import evaluate_checkpoint, similarities
 from trainables.metrics import class_metrics, metrics_of_ranks
@@ -79,6 +80,13 @@ def test_more_epochs_resume_the_same_trial_but_another_config_does_not(tmp_path:
         list(run_trial(config, tiny_dataset(digest="other"), checkpoint, device="cpu"))
     with pytest.raises(CheckpointError, match="here has other"):
         evaluate_checkpoint(checkpoint, tiny_dataset(digest="other"), "val", device="cpu")
+
+
+def test_coefficients_as_a_tuple_and_as_a_list_are_one_trial(tmp_path: Path) -> None:
+    made = replace(tiny_config(loss="polynomial_relative", epochs=2), loss_parameters={"coefficients": (0.2, 1.0)})
+    checkpoint = save_epoch(tmp_path, next(run_trial(made, SMALL, device="cpu")))
+    read = TrialConfig.from_dict(json.loads(json.dumps(made.to_dict())))
+    assert trained(read, SMALL, checkpoint) == trained(made, SMALL)
 
 
 SCHEDULES = {

@@ -25,7 +25,7 @@ from trainables.config import TrainingConfig
 from trainables.data.dataset import Split
 from trainables.data.npy_files import read_rows
 from trainables.data.pictures import ImageFiles
-from trainables.errors import DataError
+from trainables.errors import ConfigError, DataError
 
 Item = TypeVar("Item")
 
@@ -293,17 +293,35 @@ def class_batches(
 
     The images of a class are cut at random into groups of ``images_per_class``, at least 2. A batch is as many random
     groups as it has room for. The positives of an image are the other images of its class; the image itself is ignored.
-    A batch of one class has nothing to compare with and is left out.
+    A batch of one class has nothing to compare with and is left out; an epoch of such batches alone is drawn again.
+
+    Raises:
+        ConfigError: If none of ``DRAWS`` draws has a batch of two classes.
     """
-    groups = _class_groups(labels, max(images_per_class, 2), generator)
-    shuffled = [groups[index] for index in torch.randperm(len(groups), generator=generator).tolist()]
-    compared = (part for part in _packed(shuffled, batch_size) if len(labels[part].unique()) > 1)
+    draws = (_compared_parts(labels, batch_size, max(images_per_class, 2), generator) for _ in range(DRAWS))
+    compared = next(filter(None, draws), None)
+    if compared is None:
+        raise ConfigError(
+            f"training.batch_size: no batch of {batch_size} images has two classes, with {images_per_class} images of "
+            f"each (captions_per_image); choose a larger batch_size"
+        )
     for part, images in one_ahead((part, split.request_images(part, draw)) for part in compared):
         tokens, lengths = split.captions(part)
         itself = split.diagonal(len(part))
         classes = labels[part]
         same_class = (classes[:, None] == classes).to(split.device, non_blocking=True)
         yield Batch(images(), tokens, lengths, same_class & ~itself, itself, classes, classes)
+
+
+DRAWS = 100
+"""Most draws of the batches of an epoch, of which the first with a batch of two classes is taken."""
+
+
+def _compared_parts(labels: Tensor, batch_size: int, size: int, generator: torch.Generator) -> list[Tensor]:
+    """Draw the batches of an epoch, and return those with images of two classes at least."""
+    groups = _class_groups(labels, size, generator)
+    shuffled = [groups[index] for index in torch.randperm(len(groups), generator=generator).tolist()]
+    return [part for part in _packed(shuffled, batch_size) if len(labels[part].unique()) > 1]
 
 
 def _class_groups(labels: Tensor, size: int, generator: torch.Generator) -> list[Tensor]:

@@ -213,7 +213,12 @@ def load_dataset(
                 f"val_images must be at most the {len(splits['val'].image_rows):,} images of the val split of "
                 f"{source.name}, got {val_images:,}; leave it out to evaluate on all of them"
             )
-        splits["val"] = splits["val"].head(val_images)
+        splits["val"] = head = splits["val"].head(val_images)
+        if head.labels is not None and 1 in np.bincount(head.labels):
+            raise DataError(
+                f"val_images: among the first {val_images:,} images of the val split of {source.name} a class has one "
+                "image alone, which has no other to find; choose another number"
+            )
     return Dataset(source.name, digest, opened[0], splits)
 
 
@@ -314,7 +319,7 @@ def files_outside(source: Source, files: Iterable[Path]) -> list[str]:
 
 
 def check_batch_size(data: Dataset, training: TrainingConfig) -> None:
-    """Refuse batches that are larger than an epoch (``ConfigError``)."""
+    """Refuse batches that are larger than an epoch, or that no two classes fit in (``ConfigError``)."""
     train = data.splits["train"]
     count = len(train.image_rows) if training.batches == "images" else len(train.captions)
     unit = "images" if training.batches == "images" else "captions"
@@ -323,6 +328,20 @@ def check_batch_size(data: Dataset, training: TrainingConfig) -> None:
             f"training.batch_size: {training.batch_size} is more than the {count} {unit} of {data.name}'s train split; "
             f"choose at most {count}"
         )
+    if train.labels is not None:
+        size = max(training.captions_per_image, 2)
+        needed = sum(sorted(_smallest_group(count, size) for count in np.bincount(train.labels).tolist())[:2])
+        if training.batch_size < needed:
+            raise ConfigError(
+                f"training.batch_size: no batch of {training.batch_size} has room for two classes of {data.name}, with "
+                f"{size} images of each (captions_per_image); choose at least {needed}"
+            )
+
+
+def _smallest_group(count: int, size: int) -> int:
+    """Return the images of a class's smallest group in ``batches.class_batches``, where no image is left alone."""
+    rest = count % size
+    return count if count <= size + 1 else rest if rest > 1 else size
 
 
 def check_widths(config: TrialConfig, data: Dataset) -> None:

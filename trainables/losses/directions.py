@@ -328,7 +328,8 @@ _LARGEST: WeakIdKeyDictionary = WeakIdKeyDictionary()
 def _largest(count: int | Tensor) -> int:
     """Return the largest count; a tensor of hyper-parameters never changes."""
     if not isinstance(count, Tensor):
-        return count
+        # A whole number may be written as 5.0, which ``topk`` does not take.
+        return int(count)
     if count not in _LARGEST:
         _LARGEST[count] = int(count.max())
     return int(_LARGEST[count])

@@ -186,20 +186,24 @@ class Retriever:
 
     def _query_image(self, image: str | Path | Sequence[float]) -> Gallery:
         if not isinstance(image, str | Path):
-            return self._encode_features(np.asarray(image, dtype=np.float32))
+            try:
+                features = np.asarray(image, dtype=np.float32)
+            except (TypeError, ValueError) as error:
+                raise DataError(f"features must be numbers: {error}") from None
+            return self._encode_features(features)
         name = self.recognised(image) or str(image)
         for names in (self.about["images"], self.about["filenames"]):
             if name in names:
                 place = names.index(name)
                 return self._images[place : place + 1]
-        if Path(image).is_file():
+        if _is_file(image):
             if not self._model.crop_size:
                 return self._encode_features(
                     features_of_picture(Path(image), self.about["origin"], self._config.features)
                 )
             return self._encode(torch.from_numpy(center_crop(decode(Path(image)), self._model.crop_size).copy())[None])
         raise DataError(
-            f"{image}: neither an image of {self.about['dataset']} {self.about['split']} "
+            f"{image!s:.200}: neither an image of {self.about['dataset']} {self.about['split']} "
             f"({', '.join(self.about['images'][:3])} ...) nor a file"
         )
 
@@ -207,7 +211,7 @@ class Retriever:
         """Return the file name by which a picture file is found in the gallery; ``None`` where its pixels are read."""
         name = Path(image).name
         is_known = name in self.about["filenames"]
-        return name if is_known and Path(image).is_file() and not self.reads_pictures else None
+        return name if is_known and _is_file(image) and not self.reads_pictures else None
 
     @property
     def reads_pictures(self) -> bool:
@@ -284,6 +288,14 @@ def _load_pyfunc(path: str) -> Served:
     """Load a packed model for MLflow."""
     # MLflow has already run the packed code of this package, so its user trusts the model's folder.
     return Served(Retriever(Path(path), trust_plugins=True))
+
+
+def _is_file(image: str | Path) -> bool:
+    try:
+        return Path(image).is_file()
+    except OSError:
+        # A text that is too long for a name, such as the bytes of a picture in base64.
+        return False
 
 
 def _best(scores: Tensor, top: int) -> list[tuple[int, float]]:

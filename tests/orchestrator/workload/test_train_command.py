@@ -8,13 +8,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from orchestrator.workload.evaluation import evaluate
+from orchestrator.workload.evaluation import chance_in_folds, evaluate
 from orchestrator.workload.single import read_config
 from tests.support.commands import CommandLine
 from tests.support.precomputed_folder import write_precomputed
+from tests.trainables.tiny import tiny_dataset
 from trainables.checkpoint import BEST, EpochReport, read_file, resolve_checkpoint
 from trainables.data.batches import ResidentSplit, epoch_batches
 from trainables.data.dataset import load_dataset, open_dataset
@@ -22,6 +24,7 @@ from trainables.errors import ConfigError
 from trainables.evaluation import encode_captions, encode_images, evaluating, load_best, measure_contributions
 from trainables.losses import build_loss
 from trainables.metrics import retrieval_metrics
+from trainables.ranks import chance_rsum
 from trainables.seeding import generator
 from trainables.trial import run_trial
 
@@ -99,6 +102,13 @@ def test_a_metric_that_is_none_is_refused_before_anything_is_written(shell: Shel
     assert (code, out) == (2, "")
     assert "metric must be one of val/rsum" in err and "got 'val/rsun'" in err
     assert not shell.directory.exists()
+
+
+def test_chance_in_folds_is_that_of_all_folds() -> None:
+    split = tiny_dataset(60, (5,) * 10 + (1,) * 10).splits["test"]
+    parts = [chance_rsum(np.arange(10).repeat(count)) for count in (5, 1)]
+    assert abs(parts[0] - parts[1]) > 30
+    assert chance_in_folds(split, 2) == pytest.approx(sum(parts) / 2)
 
 
 def test_folds_are_evaluated_alone_and_averaged(shell: Shell) -> None:

@@ -16,9 +16,9 @@ from tests.trainables.data.test_scenes import digest_of
 from trainables.checkpoint import save_epoch
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.data.batches import ResidentSplit, epoch_batches
-from trainables.data.dataset import check_modality, load_dataset
+from trainables.data.dataset import check_batch_size, check_modality, load_dataset
 from trainables.dataset_description import describe_dataset
-from trainables.errors import ConfigError
+from trainables.errors import ConfigError, DataError
 from trainables.models import build_model
 from trainables.serving.packed import write_retriever
 from trainables.serving.retriever import Retriever
@@ -85,6 +85,28 @@ def test_a_batch_holds_each_image_beside_others_of_its_class(root: Path, seed: i
         assert torch.equal(batch.positives, batch.positives.T)
         assert torch.equal(batch.image_groups[:, None] == batch.caption_groups, batch.positives | batch.ignore)
         assert not (batch.positives | batch.ignore).all()
+
+
+def test_some_batch_holds_two_classes_or_the_training_is_refused(root: Path) -> None:
+    data = load_dataset("birds", root)
+    split = ResidentSplit(data.splits["train"], torch.device("cpu"))
+    for seed in range(20):
+        # Two groups of two images fit, but not a group of two with one of three.
+        training = TrainingConfig(batch_size=4, captions_per_image=2)
+        check_batch_size(data, training)
+        assert list(epoch_batches(split, training, torch.Generator().manual_seed(seed)))
+    for batch_size, images_each, needed in ((3, 2, 4), (3, 3, 4), (7, 4, 10), (8, 5, 10)):
+        training = TrainingConfig(batch_size=batch_size, captions_per_image=images_each)
+        with pytest.raises(ConfigError, match=f"two classes of birds.*choose at least {needed}"):
+            check_batch_size(data, training)
+        with pytest.raises(ConfigError, match="has two classes"):
+            list(epoch_batches(split, training, torch.Generator()))
+
+
+def test_a_part_of_val_that_leaves_an_image_alone_is_refused(root: Path) -> None:
+    with pytest.raises(DataError, match="val_images: among the first 6 images .* a class has one image alone"):
+        load_dataset("birds", root, val_images=6)
+    assert len(load_dataset("birds", root, val_images=7).splits["val"].labels) == 7
 
 
 def test_a_model_that_reads_words_is_refused(root: Path) -> None:

@@ -62,3 +62,10 @@ def test_a_number_that_is_none_reaches_the_loss_without_the_check(name: str, mon
     scores[1, 2] = torch.nan
     for count in (1, 2, "all"):
         assert build_loss(name, **WITH_NEGATIVES[name], negatives=count)(scores, one_to_one(4)).isnan()
+
+
+@pytest.mark.parametrize("name", WITH_NEGATIVES)
+def test_a_whole_number_may_be_written_with_a_point(name: str) -> None:
+    scores = random_cosines(6, 6, seed=3)
+    whole, point = (build_loss(name, **WITH_NEGATIVES[name], negatives=count) for count in (3, 3.0))
+    assert point(scores, one_to_one(6)) == whole(scores, one_to_one(6))

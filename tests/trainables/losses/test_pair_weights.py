@@ -106,6 +106,13 @@ def test_the_space_holds_other_losses_as_points(name, parameters) -> None:
     torch.testing.assert_close(found, gradient(name, parameters, similarity, positives), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("fixed", [{"reduction": "mean"}, {"balance": 2.0}])
+def test_no_other_loss_is_a_point_of_means_or_of_another_balance(fixed: dict[str, Any]) -> None:
+    space = SPACES["gradient_weights"].adapted(Asked(frozenset(fixed), fixed, PAIRS)).narrowed({}, fixed)
+    for name, parameters in (("triplet_sh", {"margin": 0.3}), ("nt_xent", {"temperature": 0.05})):
+        assert space.twins(name, parameters) == ()
+
+
 def test_numbers_of_choices_that_are_not_listed_are_not_searched() -> None:
     space = SPACES["gradient_weights"]
     listed = {"triplet_weight": Values(("softmax",)), "pair_weight": Values(("constant", "linear"))}
