@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from orchestrator.journal import records
-from orchestrator.journal.begun_experiment import NO_EXPERIMENT, BegunExperiment
+from orchestrator.journal.begun_experiment import NO_EXPERIMENT, BegunConfirm, BegunExperiment
 from orchestrator.journal.trial import PriorPoint, Stage, Trial, TrialState, WarmTrial
 from trainables.config import TrialConfig
 from trainables.errors import UserError
@@ -120,6 +120,7 @@ class History:
     Attributes:
         source: Where the records come from, for messages.
         experiment: The experiment of the newest start; false before the first start.
+        confirm: The confirmation of the newest start that had one: a search may start again without one.
         data, environment, storage, options: Those of the newest start, see ``ExperimentStarted``.
         footprints: Study -> the most bytes of GPU memory that a trial took, and the bytes that were free before;
             measured with the resources and on the machine of the newest start.
@@ -142,6 +143,7 @@ class History:
 
     source: str = "the journal"
     experiment: BegunExperiment = NO_EXPERIMENT
+    confirm: BegunConfirm = field(default_factory=BegunConfirm)
     data: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
     storage: str | None = None
@@ -248,6 +250,7 @@ class History:
         # Configs of trials may have names that plug-ins define, which readers have to know; no code of a plug-in runs.
         use(begun.plugins)
         self.experiment, self.data = begun, record.data
+        self.confirm = begun.confirm or self.confirm
         self.environment = record.environment
         self.storage, self.options = record.storage, record.options
         self.outcome = self.ended_by = None
