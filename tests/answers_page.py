@@ -159,12 +159,12 @@ def warned_cases() -> Iterator[tuple[str, Answer]]:
         ("the published settings were not confirmed", [180.0, 190.0], plain, 0.1, 0),
     ):
         history = trials_of("flickr8k", {"nt_xent": nt_xent, "triplet_sh": [170.0]}, first=first)
-        history.experiment = replace(history.experiment, confirm=confirm)
+        history.confirm = confirm
         history.confirm_looks["flickr8k"] = looks
         yield when, answer_questions(confirmed(history))[0]
     history = trials_of("flickr8k", {"nt_xent": [190.0], "triplet_sh": [170.0]})
     refused = BegunExperiment.of({**history.experiment.values, "losses": ["loss_of_a_plugin"]})
-    history.experiment = replace(refused, confirm=plain)
+    history.experiment, history.confirm = refused, plain
     yield "a plug-in is not installed", answer_questions(confirmed(history))[0]
 
 

@@ -216,8 +216,8 @@ class Budget(BaseModel):
     """Limits that end a search although trials are left; the first limit that is reached ends the search.
 
     Attributes:
-        hours: Hours of wall-clock time, all starts together, > 0.
-        gpu_hours: GPUs of a trial times the hours that it ran, over all trials, > 0.
+        hours: Hours of wall-clock time of the search, all starts together, > 0.
+        gpu_hours: GPUs of a trial times the hours that it ran, over all trials of the search, > 0.
         target: Value of ``search.metric`` that is good enough; the search ends when a finished trial reaches it.
         plateau: Ended trials in a row, over a whole study, without a better best value, >= 1.
     """

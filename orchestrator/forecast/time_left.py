@@ -125,7 +125,7 @@ class PlannedWork:
         hours, is_confirmed = self._experiment.budget.hours, self._experiment.confirm is not None
         search = 0.0 if trainings is not None else self._search(history, lengths) / rate
         if hours is not None:
-            search = min(search, max(0.0, hours * 3600 - history.spending.seconds))
+            search = min(search, max(0.0, hours * 3600 - history.spending.searched_seconds))
         repeats = history.stage(Stage.CONFIRM)
         total = sum(self.confirmations.values()) if trainings is None else trainings
         confirm = self._confirm(history, repeats, total, lengths) / rate

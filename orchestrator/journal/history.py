@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from orchestrator.journal import records
-from orchestrator.journal.begun_experiment import NO_EXPERIMENT, BegunExperiment
+from orchestrator.journal.begun_experiment import NO_EXPERIMENT, BegunConfirm, BegunExperiment
 from orchestrator.journal.trial import PriorPoint, Stage, Trial, TrialState, WarmTrial
 from trainables.config import TrialConfig
 from trainables.errors import UserError
@@ -36,6 +36,8 @@ class Spending:
     Attributes:
         seconds: Running time up to the newest record, >= 0.
         gpu_seconds: The running time of each trial that had an actor, times its GPUs, >= 0.
+        searched_seconds, searched_gpu_seconds: Those of the search alone, which its budget limits: without the time
+            from the first record of a confirmation, or from the opening of test, to the end of that start.
         actors: Trial -> GPUs that its actor takes, for the actors of the newest start.
         training_seconds: The running time from the first trial of each start to the opening of test, >= 0.
         test_seconds: The running time in which models were evaluated on test, >= 0.
@@ -43,10 +45,14 @@ class Spending:
 
     seconds: float = 0.0
     gpu_seconds: float = 0.0
+    searched_seconds: float = 0.0
+    searched_gpu_seconds: float = 0.0
     actors: dict[str, float] = field(default_factory=dict)
     training_seconds: float = 0.0
     test_seconds: float = 0.0
     _is_training: bool = False
+    _is_searching: bool = True
+    _repeats: set[str] = field(default_factory=set)
     _newest: records.Record | None = None
 
     def apply(self, record: records.Record) -> None:
@@ -57,6 +63,8 @@ class Spending:
             passed = _seconds_between(before, record)
             self.seconds += passed
             self.gpu_seconds += passed * self.gpus
+            self.searched_seconds += passed if self._is_searching else 0.0
+            self.searched_gpu_seconds += passed * self.gpus if self._is_searching else 0.0
             self.training_seconds += passed if self._is_training else 0.0
             self.test_seconds += passed if isinstance(record, records.EvaluatedOnTest) else 0.0
         match record:
@@ -69,11 +77,17 @@ class Spending:
             case records.TrialStarted():
                 # Before the first trial of a start nothing trains; Ray starts then, for example.
                 self._is_training = True
+                self._is_searching = record.trial not in self._repeats
                 self.actors[record.trial] = record.gpus
+            case records.TrialCreated(stage=Stage.CONFIRM):
+                self._repeats.add(record.trial)
+                self._is_searching = False
+            case records.ConfirmationPlan():
+                self._is_searching = False
             case records.OpenedTest():
-                self._is_training = False
+                self._is_training = self._is_searching = False
             case records.ExperimentStarted():
-                self._is_training = False
+                self._is_training, self._is_searching = False, True
                 self.actors.clear()
             case records.ExperimentEnded():
                 self.actors.clear()
@@ -106,6 +120,7 @@ class History:
     Attributes:
         source: Where the records come from, for messages.
         experiment: The experiment of the newest start; false before the first start.
+        confirm: The confirmation of the newest start that had one: a search may start again without one.
         data, environment, storage, options: Those of the newest start, see ``ExperimentStarted``.
         footprints: Study -> the most bytes of GPU memory that a trial took, and the bytes that were free before;
             measured with the resources and on the machine of the newest start.
@@ -128,6 +143,7 @@ class History:
 
     source: str = "the journal"
     experiment: BegunExperiment = NO_EXPERIMENT
+    confirm: BegunConfirm = field(default_factory=BegunConfirm)
     data: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
     storage: str | None = None
@@ -234,6 +250,7 @@ class History:
         # Configs of trials may have names that plug-ins define, which readers have to know; no code of a plug-in runs.
         use(begun.plugins)
         self.experiment, self.data = begun, record.data
+        self.confirm = begun.confirm or self.confirm
         self.environment = record.environment
         self.storage, self.options = record.storage, record.options
         self.outcome = self.ended_by = None

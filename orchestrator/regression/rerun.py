@@ -135,7 +135,9 @@ def _run(
 
     def look(seeds: Mapping[str, int]) -> SuiteResult:
         _train(suite, directory, session, seeds, quiet=quiet)
-        return judge_suite(suite, cell_runs(suite, session.ledger.history, directory.name), accepted, nights)
+        # A rerun that was killed may have begun further seeds, of which this look must not know.
+        runs = cell_runs(suite, session.ledger.history, directory.name, seeds)
+        return judge_suite(suite, runs, accepted, nights)
 
     seeds = {cell.title: suite.seeds for cell in suite.cells}
     result = look(seeds)
@@ -208,11 +210,18 @@ def _suite_of(records: Sequence[Record]) -> Mapping[str, Any]:
     return next((record.suite for record in reversed(records) if isinstance(record, SuiteStarted)), {})
 
 
-def cell_runs(suite: Suite, history: History, started: str) -> dict[str, CellRuns]:
-    """Return name of a cell -> its runs; the names of a rerun's studies end with ``started``, that of its folder."""
+def cell_runs(
+    suite: Suite, history: History, started: str, seeds: Mapping[str, int] | None = None
+) -> dict[str, CellRuns]:
+    """Return name of a cell -> its runs; the names of a rerun's studies end with ``started``, that of its folder.
+
+    ``seeds`` are the numbers of the last seeds that count; by default all count.
+    """
     trials: dict[str, list[Trial]] = defaultdict(list)
     for trial in history.stage(Stage.REGRESS):
-        trials[trial.study.removesuffix(f"-{started}")].append(trial)
+        title = trial.study.removesuffix(f"-{started}")
+        if seeds is None or trial.number <= seeds.get(title, 0):
+            trials[title].append(trial)
     return {cell.title: _runs(suite.config(cell, 1), trials[cell.title], history) for cell in suite.cells}
 
 

@@ -97,10 +97,8 @@ class Summary:
     @cached_property
     def trends(self) -> Mapping[str, Sequence[Json]]:
         """Dataset with a verdict -> trends over the parameter of ``confirm.each_of``; empty without one."""
-        confirm = self.history.experiment.confirm
-        if confirm is None or confirm.each_of is None:
-            return {}
-        return {dataset: trends_of(verdict, confirm.each_of) for dataset, verdict in self.verdicts.items()}
+        each_of = self.history.confirm.each_of
+        return {} if each_of is None else {name: trends_of(value, each_of) for name, value in self.verdicts.items()}
 
     @cached_property
     def judged(self) -> Mapping[str, Answer | None]:

@@ -20,7 +20,6 @@ from itertools import chain
 from msgspec import structs
 
 from orchestrator.experiment.experiment import Experiment, known_experiment
-from orchestrator.journal.begun_experiment import BegunConfirm
 from orchestrator.journal.history import History
 from orchestrator.journal.points import differing, points_of
 from orchestrator.journal.records import ConfirmationPlan, TrialCreated
@@ -186,7 +185,7 @@ class Confirmation:
 
         Settings that an older version trained again anyway have runs of their own.
         """
-        confirm = self.history.experiment.confirm or BegunConfirm()
+        confirm = self.history.confirm
         planned = self.plan.candidates if self.plan is not None else ()
         labels = dict.fromkeys([*planned, *(training.candidate for training in self._trained if training.candidate)])
         searched = [point.first for point in points_of(self.history.stage(Stage.SEARCH))]
@@ -238,7 +237,7 @@ class Confirmation:
         """
         selection = self.history.metric
         decisive = metric or f"test/{selection.partition('/')[2]}"
-        confirm = self.history.experiment.confirm or BegunConfirm()
+        confirm = self.history.confirm
         # A confirmation that began before the key ``verdict`` existed keeps the rule of its time: seeds alone decide.
         varying = rule or confirm.verdict or "seeds"
         baseline, problem = self._baseline
@@ -274,7 +273,7 @@ class Confirmation:
     @cached_property
     def _baseline(self) -> tuple[str | None, list[str]]:
         """The label or loss of the baseline, or a sentence about why there is no baseline."""
-        confirm = self.history.experiment.confirm or BegunConfirm()
+        confirm = self.history.confirm
         loss = confirm.baseline
         if loss is not None:
             known = any(candidate.loss == loss for candidate in self.candidates)

@@ -37,8 +37,8 @@ class BudgetMeter:
         """Return which limit is reached: ``hours``, ``gpu_hours`` or ``target``; ``None`` if none is."""
         self._count_ended()
         spending, since = self._history.spending, time.monotonic() - self._heard
-        seconds = spending.seconds + since
-        gpu_seconds = spending.gpu_seconds + since * spending.gpus
+        seconds = spending.searched_seconds + since
+        gpu_seconds = spending.searched_gpu_seconds + since * spending.gpus
         if self._budget.hours is not None and seconds >= self._budget.hours * 3600:
             return "hours"
         if self._budget.gpu_hours is not None and gpu_seconds >= self._budget.gpu_hours * 3600:
@@ -54,8 +54,8 @@ class BudgetMeter:
         points = [] if self._budget.target is None else points_of(searched)
         means = [point.mean(history.metric) for point in points]
         used = {
-            "hours": history.spending.seconds / 3600,
-            "gpu_hours": history.spending.gpu_seconds / 3600,
+            "hours": history.spending.searched_seconds / 3600,
+            "gpu_hours": history.spending.searched_gpu_seconds / 3600,
             "target": max((mean for mean in means if mean is not None), default=0.0),
             "plateau": min(map(self.since_best, studies), default=0),
         }

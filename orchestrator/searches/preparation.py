@@ -142,10 +142,12 @@ def open_directory(output: Path, name: str) -> Path:
 def check_unchanged(experiment: Experiment, digests: Mapping[str, str], history: History, directory: Path) -> None:
     """Refuse a change after which new trials could not be compared with the trials of the journal.
 
+    Trials and settings of other experiments, which a start recorded before its first trial, fit that start alone.
+
     Raises:
         ConfigError: If experiment or data differ from those of the journal.
     """
-    if not history.trials:
+    if not (history.trials or history.warmed_by or history.prior):
         return
     remedy = f"give the experiment another name (--set name=...) or remove {directory}"
     if plugins := changed_plugins(history.experiment.plugins, experiment.plugins):

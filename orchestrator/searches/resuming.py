@@ -104,7 +104,7 @@ def extend_experiment(
     if hours is not None:
         if not hours > 0:
             raise ConfigError(f"--hours {hours:g}: must be greater than 0")
-        settings.append(f"budget.hours={history.spending.seconds / 3600 + hours}")
+        settings.append(f"budget.hours={history.spending.searched_seconds / 3600 + hours}")
     after = begun_experiment(directory, history, [*settings, *overrides])
     if after == before:
         raise ConfigError(f"{directory}: extend it by what? --trials N, --hours H, or --set, e.g. budget.plateau=20")

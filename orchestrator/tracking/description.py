@@ -107,6 +107,9 @@ COUNTS = ("cocos/i2t_queries_without_gradient", "cocos/i2t_negatives_per_query")
 NOTE = "mlflow.note.content"
 """Tag that MLflow shows as the description of a run or an experiment, in Markdown."""
 
+NOT_COMPARED = "not compared"
+"""Verdict on a candidate that the newest verdict does not name."""
+
 ERROR = 2000
 """Characters of an error that a tag keeps; the journal has the whole error."""
 
@@ -201,7 +204,7 @@ def confirmed_candidates(history: History) -> Iterator[tuple[Candidate, dict[str
         answers = dataset_answers(summary, dataset)
         outcomes = outcomes_of(answers)
         for rank, candidate in enumerate(verdict.candidates, start=1):
-            tags = {"verdict": outcomes.get(candidate.label, "not compared"), "rank": str(rank)}
+            tags = {"verdict": outcomes.get(candidate.label, NOT_COMPARED), "rank": str(rank)}
             if rank == 1:
                 setting = note_of(history.trials[candidate.label])[NOTE]
                 tags |= {

@@ -31,6 +31,7 @@ from orchestrator.tracking import connection
 from orchestrator.tracking.address import is_database, pages_of
 from orchestrator.tracking.description import (
     BEST_EPOCH,
+    NOT_COMPARED,
     best_of,
     candidate_name,
     confirmed_candidates,
@@ -94,6 +95,7 @@ class Run:
         described: Whether the run has its params, and so the file of its config, which is sent before them.
         sent: Which files the run has: ``weights`` of its best model, ``ranks`` of its queries.
         parent: MLflow's id of the run of its study; empty for the run of a study.
+        verdict: The verdict on a confirmed candidate; empty for other runs.
     """
 
     id: str
@@ -105,6 +107,7 @@ class Run:
     described: bool = False
     sent: set[str] = field(default_factory=set)
     parent: str = ""
+    verdict: str = ""
 
     @property
     def fullness(self) -> tuple[int, bool, int, bool]:
@@ -149,6 +152,7 @@ def existing_runs(client: "MlflowClient", experiment: str) -> Iterator[tuple[str
                     described=bool(run.data.params),
                     sent={"weights", "ranks"} & tags.keys(),
                     parent=tags.get(PARENT, ""),
+                    verdict=tags.get("verdict", ""),
                 )
                 yield key, stored_run
         token = page.token
@@ -305,8 +309,16 @@ class Store:
         for study, ended in ends.items():
             if study in self._runs:
                 self._set_status(self._runs[study], "FINISHED" if history.finished else "KILLED", ended)
+        compared = set()
         for candidate, metrics, tags in confirmed_candidates(history):
             self._send_candidate(candidate, metrics, tags, history)
+            compared.add(candidate.label)
+        # Candidates of a former plan, which the newest verdict does not name.
+        for label in {trial.candidate for trial in history.stage(Stage.CONFIRM) if trial.candidate} - compared:
+            run = self._runs.get(candidate_key(label))
+            if run is not None and run.verdict not in ("", NOT_COMPARED):
+                tags = {"verdict": NOT_COMPARED, "rank": ""}
+                send(self._client, run.id, tags=_outcome(run, tags, history.trials[label]))
         self._show(history)
         self._tag_winners(history)
         # Pages without links are no reason to end a delivery.
@@ -347,7 +359,7 @@ class Store:
         points = [CurvePoint(metrics, ended, seeds)] if run.step < seeds else []
         if points:
             self._client.update_run(run.id, name=name)
-        send(self._client, run.id, params=params, points=points, tags=tags)
+        send(self._client, run.id, params=params, points=points, tags=_outcome(run, tags, trial))
         run.step = max(run.step, seeds)
         self._set_status(run, "FINISHED", ended)
 
@@ -423,6 +435,13 @@ class Store:
         else:
             self._client.set_terminated(run.id, status, end_time=round(ended * 1000) if ended else None)
         run.status = status
+
+
+def _outcome(run: Run, tags: Mapping[str, str], trial: Trial) -> Mapping[str, str]:
+    """Return the tags of a candidate's run; the description of a former winner loses the sentence of its verdict."""
+    former = note_of(trial) if run.verdict.startswith("winner") else {}
+    run.verdict = tags["verdict"]
+    return {**former, **tags}
 
 
 def _points(trial: Trial, run: Run, history: History) -> Iterator[CurvePoint]:

@@ -11,6 +11,7 @@ from orchestrator.searches.preparation import check_unchanged
 from orchestrator.workload.single import read_config
 from tests.support.commands import CommandLine
 from tests.support.experiments import add_trial, begun, make_experiment
+from tests.support.records import append
 from trainables.errors import ConfigError
 
 HEAD = "name: mine\ndatasets: [flickr8k]\nlosses: [nt_xent]\n"
@@ -247,3 +248,13 @@ def test_a_change_of_an_experiment_is_told_from_what_to_what(tmp_path: Path) -> 
     with pytest.raises(ConfigError) as refusal:
         check_unchanged(after, {}, ledger.history, tmp_path)
     assert "now: training.epochs (3 -> 4), training.batch_size (128 -> 64); give the" in str(refusal.value)
+
+
+def test_a_change_is_refused_once_trials_of_another_experiment_were_taken_for_the_settings(tmp_path: Path) -> None:
+    before = make_experiment(training={"epochs": 3})
+    with begun(tmp_path, before) as ledger:
+        check_unchanged(make_experiment(), {}, ledger.history, tmp_path)
+        append(ledger, "warm_started", source="past", studies={}, passed_over=0)
+        check_unchanged(before, ledger.history.data, ledger.history, tmp_path)
+    with pytest.raises(ConfigError, match="was started with other settings than now: training.epochs"):
+        check_unchanged(make_experiment(), {}, ledger.history, tmp_path)

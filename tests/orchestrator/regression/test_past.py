@@ -11,7 +11,8 @@ from orchestrator.journal.history import History
 from orchestrator.journal.journal import seal
 from orchestrator.journal.records import SuiteStarted
 from orchestrator.machines.cluster import describe_environment
-from orchestrator.regression.rerun import can_resume_suite, rerun
+from orchestrator.regression import rerun as rerun_module
+from orchestrator.regression.rerun import accept_rerun, can_resume_suite, rerun
 from orchestrator.regression.reruns import (
     SKEW,
     STAMP,
@@ -28,6 +29,7 @@ from orchestrator.regression.reruns import (
 from orchestrator.results.answer import Answer
 from tests.support.experiments import add_trial, begun
 from tests.support.fake_workload import FakeWorkload
+from tests.support.in_process import Silent, without_ray
 from tests.support.regression_results import make_suite
 from trainables.errors import UserError
 
@@ -182,3 +184,25 @@ def test_an_interrupted_rerun_with_trials_of_a_newer_version_is_compared_without
     assert can_resume_suite(tmp_path, suite, data)
     assert not can_resume_suite(tmp_path, suite, {"pets:global": "d2"})
     assert not can_resume_suite(tmp_path, make_suite(name="other"), data)
+
+
+def test_a_rerun_that_was_killed_in_its_further_seeds_comes_to_the_same_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = [{"dataset": "pets", "loss": "nt_xent", "loss_parameters": {"temperature": 0.1}}]
+    suite = make_suite(cells=cells, seeds=3, max_seeds=9, matters=4.0, training={"epochs": 1})
+    request = Request(data_root="", output=tmp_path / "runs", reference=tmp_path / "accepted.json", quiet=True)
+    with without_ray():
+        monkeypatch.setattr(rerun_module, "TrackingProcess", Silent)
+        rerun(suite, request, FakeWorkload(noise=3.0))
+        accept_rerun(suite, request.output, request.reference, why="first", who="ada")
+        whole = rerun(suite, request, FakeWorkload(noise=3.0, shift=-4.0))
+        (whole.directory / SUMMARY).unlink()
+        journal = whole.directory / JOURNAL_FILE
+        lines = journal.read_text().splitlines(keepends=True)
+        begun_seed = next(n for n, line in enumerate(lines) if "trial_started" in line and "-seed4" in line)
+        journal.write_text("".join(lines[: begun_seed + 1]))
+        again = rerun(suite, request, FakeWorkload(noise=3.0, shift=-4.0))
+    assert again.directory == whole.directory
+    assert again.summary["cells"] == whole.summary["cells"]
+    assert again.summary["runs"] == whole.summary["runs"]

@@ -153,6 +153,17 @@ def test_a_race_that_was_killed_after_any_training_resumes_to_the_same_end(tmp_p
         again.close()
 
 
+def test_a_start_without_a_confirmation_leaves_the_verdict_of_the_former_one(tmp_path: Path) -> None:
+    fixed = racing(seeds=2, baseline="nt_xent", smallest_difference=0.1, each_of="temperature", top=1)
+    ledger = searched(tmp_path, fixed)
+    confirm(ledger, fixed)
+    verdict_of(ledger)
+    before = summarise(ledger.history)
+    start(ledger, make_experiment(losses=["nt_xent"]), options={})
+    after, told = summarise(ledger.history), ("verdicts", "answers", "trends")
+    assert {name: after[name] for name in told} == {name: before[name] for name in told}
+
+
 def test_a_confirmation_that_was_killed_when_all_so_far_had_diverged_is_not_over(tmp_path: Path) -> None:
     fixed = racing(seeds=3)
     ledger = searched(tmp_path, fixed)

@@ -12,9 +12,11 @@ from orchestrator.journal.directory import read_history
 from orchestrator.journal.history import History, Spending
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
+from orchestrator.results.confirmation_plan import repeat
 from orchestrator.searches.budget import BudgetMeter
-from tests.support.experiments import add_trial, make_experiment, start
-from tests.support.records import event
+from orchestrator.searches.resuming import extend_experiment
+from tests.support.experiments import add_trial, begun, make_experiment, start
+from tests.support.records import append, event
 
 EPOCH: dict[str, Any] = {"kind": "epoch", "epoch": 1, "metrics": {}}
 EVENTS: dict[str, dict[str, Any]] = {
@@ -126,6 +128,26 @@ def test_a_plateau_closes_its_study_until_something_better_comes(ledger: Ledger)
     assert made.limit() is None
     ledger.report(slow, 2, {"val/rsum": 11.0}, TrialState.FINISHED)
     assert not made.is_closed(name)
+
+
+def test_the_time_of_a_confirmation_and_of_test_is_none_of_the_budget(clock: list[float], tmp_path: Path) -> None:
+    for start_number in (1, 2):
+        with begun(tmp_path) as ledger:
+            made = of_journal(ledger, hours=1, gpu_hours=1)
+            if start_number == 1:
+                clock[0] += 1800
+                found = add_trial(ledger, [1.0])
+                ledger.begin(repeat(found, 0, 7))
+            again = f"{found.id}-seed0"
+            append(ledger, "trial_started", trial=again, gpus=1.0)
+            clock[0] += 9000
+            ledger.report(ledger.history.trials[again], start_number, {"val/rsum": 1.0}, TrialState.RUNNING)
+            append(ledger, "test_opened", dataset="pets", trials=[again])
+            clock[0] += 9000
+            append(ledger, "test_evaluated", trial=again, metrics={})
+            assert (made.limit(), made.used()) == (None, {"hours": (0.5, 1.0), "gpu_hours": (0.0, 1.0)})
+    assert extend_experiment(tmp_path, ledger.history, None, 2.0, []).budget.hours == 2.5
+    assert ledger.history.spending.gpu_seconds == 36000
 
 
 @pytest.mark.parametrize("jump", [86_400.0, -86_400.0], ids=["forward", "back"])

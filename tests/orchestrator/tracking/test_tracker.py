@@ -23,6 +23,7 @@ from mlflow.utils.validation import MAX_EXPERIMENT_TAG_VAL_LENGTH
 from orchestrator.journal.journal import JournalReader
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial, TrialState
+from orchestrator.results.confirmation_plan import fresh_seeds
 from orchestrator.tracking import connection
 from orchestrator.tracking import tracker as tracker_module
 from orchestrator.tracking.address import default_uri
@@ -130,6 +131,33 @@ def test_the_run_of_a_study_has_the_best_so_far_and_that_of_a_candidate_the_mean
         assert (run.info.status, tags["verdict"], tags["rank"]) == ("FINISHED", "winner: untested", "1")
         assert "seed" not in tags
         assert tags["mlflow.parentRunId"] == study.info.run_id
+
+
+def test_a_former_winner_has_neither_the_rank_nor_the_sentence_of_its_verdict(output: Path) -> None:
+    raced = {"dataset": "pets", "seeds": None, "trainings": 4, "baseline": None, "looks": 0, "first": 2}
+
+    def confirm(trials: list[Trial], values: list[float]) -> dict[str, tuple[str, str, str]]:
+        with session(output, confirm={"top": 2, "trainings": 12}) as ledger:
+            append(ledger, "confirmation_planned", candidates=[trial.id for trial in trials], **raced)
+            seeds = enumerate(fresh_seeds(ledger.history.seed, 2))
+            new = [(t, value) for t, value in zip(trials, values, strict=True) if value]
+            open_test(ledger, [add_repeat(ledger, t, i, s, value + i) for i, s in seeds for t, value in new])
+        runs = [run for run, _ in stored(output).values() if run.data.tags["kind"] == "candidate"]
+        tags = {run.data.tags["candidate"]: run.data.tags for run in runs}
+        return {name: (of["verdict"], of["rank"], of["mlflow.note.content"]) for name, of in tags.items()}
+
+    with session(output) as ledger:
+        first, second, third, fourth = (add_trial(ledger, [1.0 + n], params={"temperature": 0.1 + n}) for n in range(4))
+    verdict, rank, note = confirm([first, second], [30.0, 20.0])[first.id]
+    assert (verdict.partition(":")[0], rank) == ("winner", "1")
+    assert "beats" in note
+    found = confirm([first, third], [0.0, 90.0])
+    assert [found[trial.id][1] for trial in (first, second, third)] == ["2", "", "1"]
+    assert found[second.id][0] == "not compared"
+    assert found[first.id][2].endswith(f"find={first.id}`")
+    found = confirm([first, fourth], [0.0, 99.0])
+    assert found[third.id][:2] == ("not compared", "")
+    assert found[third.id][2].endswith(f"find={third.id}`")
 
 
 def test_killed_and_started_again_it_resumes_in_the_same_runs(output: Path) -> None:
