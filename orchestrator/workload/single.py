@@ -141,11 +141,17 @@ def train(
     checkpoint = find_latest(directory) if resume else None
     write_whole(directory / "config.yaml", yaml_text(config.to_dict()))
     history = read_epochs(directory) if checkpoint else {}
-    for report in run_trial(config, data, checkpoint, device=device, on_step=on_step):
-        history[report.epoch] = dict(report.metrics)
-        checkpoint = save_epoch(directory, report)
-        write_history(directory, history, report.epoch)
-        on_report(report)
+    try:
+        for report in run_trial(config, data, checkpoint, device=device, on_step=on_step):
+            history[report.epoch] = dict(report.metrics)
+            checkpoint = save_epoch(directory, report)
+            write_history(directory, history, report.epoch)
+            on_report(report)
+    except ConfigError:
+        # Nothing was begun: the corrected command may have this folder.
+        if checkpoint is None:
+            (directory / "config.yaml").unlink()
+        raise
     if checkpoint is None:
         raise CheckpointError(f"{directory}: has no checkpoint and no epoch left to train")
     best, val = read_file(checkpoint, BEST), data.splits["val"]

@@ -251,6 +251,16 @@ def test_a_mistake_is_one_line_and_nothing_is_written(shell: Shell, extra: tuple
     assert not list((shell.root / "runs").rglob("config.yaml"))
 
 
+def test_a_training_that_the_model_refuses_leaves_its_name_free(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object, **options: object) -> None:
+        raise ConfigError("embedding_size is refused")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("trainables.trial.run_trial", refuse)
+        assert shell.train()[0] == 2
+    assert shell.train()[0] == 0
+
+
 def test_a_training_that_diverges_is_one_line(shell: Shell) -> None:
     code, _, err = shell.train(settings=(*SMALL, "training.learning_rate=1e38", "training.gradient_clip=null"))
     assert code == 1
