@@ -18,7 +18,7 @@ from tests.support.precomputed_folder import write_precomputed
 from trainables.checkpoint import BEST, EpochReport, read_file, resolve_checkpoint
 from trainables.data.batches import ResidentSplit, epoch_batches
 from trainables.data.dataset import load_dataset, open_dataset
-from trainables.errors import ConfigError
+from trainables.errors import ConfigError, DataError
 from trainables.evaluation import encode_captions, encode_images, evaluating, load_best, measure_contributions
 from trainables.losses import build_loss
 from trainables.metrics import retrieval_metrics
@@ -251,9 +251,12 @@ def test_a_mistake_is_one_line_and_nothing_is_written(shell: Shell, extra: tuple
     assert not list((shell.root / "runs").rglob("config.yaml"))
 
 
-def test_a_training_that_the_model_refuses_leaves_its_name_free(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [ConfigError, DataError])
+def test_a_training_that_the_model_refuses_leaves_its_name_free(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
     def refuse(*arguments: object, **options: object) -> None:
-        raise ConfigError("embedding_size is refused")
+        raise error("embedding_size or a file is refused")
 
     with monkeypatch.context() as patch:
         patch.setattr("trainables.trial.run_trial", refuse)
