@@ -280,9 +280,11 @@ class Change:
     def __post_init__(self) -> None:
         if self.epoch < 2:
             raise ConfigError(f"schedule: a change comes in epoch 2 at the earliest, got {self.epoch}")
-        for name in self.training:
+        for name, value in self.training.items():
             if name not in CHANGEABLE:
                 raise ConfigError(f"schedule: training.{name} cannot change; these can: {', '.join(CHANGEABLE)}")
+            if value is None and name != "gradient_clip":
+                raise ConfigError(f"schedule: training.{name} must be {RANGES[name]}, got null")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,9 +41,8 @@ def init(
     """Write an experiment file on your data, with all other keys as comments with their meaning."""
     shipped = shipped_experiments()
     if source is not None and source not in shipped:
-        raise ConfigError(
-            f"--from {source}: no shipped experiment has this name; {suggestion(source, list(shipped), '')}"
-        )
+        hint = suggestion(source, list(shipped), "experiments that ship")
+        raise ConfigError(f"--from {source}: no shipped experiment has this name; {hint}")
     if file.suffix not in (".yaml", ".yml") or not file.parent.is_dir():
         raise ConfigError(f"{file}: must be a .yaml file in a folder that is there")
     if file.exists():

@@ -94,7 +94,7 @@ def report(
         webbrowser.open(path.resolve().as_uri())
 
 
-TRIAL = "A trial's id, experiment/trial, or an experiment: the best trial of its search."
+TRIAL = "A trial's id or the end of it, experiment/trial, or an experiment: its winner."
 
 
 def compare(

@@ -375,7 +375,9 @@ def _mistakes(kind: type, values: Any, error: ValidationError) -> Iterator[str]:
         else:
             # Beside a number or the like, a word may be allowed.
             words = [other["ctx"]["expected"] for other in others if other["type"] == "literal_error"]
-            rule = " or ".join([first["msg"], *(words if first["type"] != "literal_error" else ())])
+            # A value of a parameter may be of several types, of which a boolean is tried first.
+            types = [other["msg"].rpartition(" ")[2] for other in others if first["type"] == "bool_type"]
+            rule = " or ".join([first["msg"], *types, *(words if first["type"] != "literal_error" else ())])
             rule = re.sub(r"^\w+ should", "should", rule)
             is_unquoted = first["type"] == "string_type" and isinstance(first["input"], int | float)
             remedy = "; put the text in quotes" if is_unquoted else ""

@@ -98,9 +98,16 @@ def default_path(suite_file: Path) -> Path:
 
 
 def write_accepted(path: Path, accepted: Accepted) -> None:
-    """Write a reference whole, or not at all."""
+    """Write a reference whole, or not at all.
+
+    Raises:
+        AcceptedError: If the file cannot be written.
+    """
     content = msgspec.to_builtins(accepted, str_keys=True, order="deterministic")
-    write_whole(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+    try:
+        write_whole(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+    except OSError as error:
+        raise AcceptedError(f"{path}: cannot be written: {error.strerror}; name another --reference") from None
 
 
 def read_accepted(path: Path, suite: str) -> Accepted | None:

@@ -90,21 +90,26 @@ def find_side(name: str, output: Path) -> Side:
     """Return a trial of any experiment under an output folder.
 
     ``name`` is the id of a trial, or ``experiment/trial``; an experiment's name means its winner, see ``_winner``.
+    Where no trial has this id, the end of an id is enough, as ``status`` shows it.
 
     Raises:
         UserError: If there is no such trial, or several experiments have it; the message says how to name it.
     """
     experiment, _, trial_id = name.rpartition("/")
     sides: list[Side] = []
+    by_end: list[Side] = []
     for path in sorted(output.glob(f"{experiment or '*'}/{JOURNAL_FILE}")):
         history = read_history(path.parent)
         own = history.experiment.name or path.parent.name
         wanted, why = history.trials.get(trial_id), ""
         if wanted is None and not experiment and own == name:
             wanted, why = _winner(history, name)
-        if wanted is not None:
-            verdict = Summary(history).verdicts.get(wanted.config.dataset)
-            sides.append(Side(own, wanted, history.tests.get(wanted.id, {}), why, verdict))
+        ending = [trial for trial in history.trials.values() if trial.id.endswith(f"-{trial_id}")]
+        for trial in ending if wanted is None else [wanted]:
+            verdict = Summary(history).verdicts.get(trial.config.dataset)
+            found = Side(own, trial, history.tests.get(trial.id, {}), why, verdict)
+            (by_end if wanted is None else sides).append(found)
+    sides = sides or by_end
     if not sides:
         raise NoSuchTrialError(
             f"{name}: no such trial or experiment under {output}; "

@@ -126,7 +126,8 @@ def confirm_experiment(directory: Path, history: History, changes: Mapping[str, 
     # A number of seeds (fixed design) and a number of trainings (race) exclude each other: the new number counts.
     designs = dict.fromkeys(("seeds", "trainings")) if {"seeds", "trainings"} & overrides.keys() else {}
     values = {**before, "confirm": {**(before["confirm"] or {}), **designs, **overrides}}
-    experiment = validate(Experiment, values, str(directory / JOURNAL_FILE))
+    places = {f"confirm.{key}": f"--{key}" if value is True else f"--{key} {value}" for key, value in overrides.items()}
+    experiment = validate(Experiment, Document(str(directory / JOURNAL_FILE), values, places))
     if not choose_candidates(history, 1):
         raise ConfigError(f"{directory}: no trial of the search has finished, so there is nothing to confirm")
     return experiment

@@ -13,7 +13,7 @@ from search_spaces.space import suggestion
 from trainables.checkpoint import BEST, EpochReport, find_latest, read_file, save_epoch
 from trainables.config import TrialConfig, check_metric
 from trainables.data.dataset import check_batch_size, check_modality, data_notes, open_dataset
-from trainables.errors import CheckpointError, ConfigError, Mistakes
+from trainables.errors import CheckpointError, ConfigError, DataError, Mistakes
 from trainables.files import make_writable, parse_state, write_whole
 from trainables.plugins.in_use import references
 from trainables.ranks import chance_rsum
@@ -141,11 +141,17 @@ def train(
     checkpoint = find_latest(directory) if resume else None
     write_whole(directory / "config.yaml", yaml_text(config.to_dict()))
     history = read_epochs(directory) if checkpoint else {}
-    for report in run_trial(config, data, checkpoint, device=device, on_step=on_step):
-        history[report.epoch] = dict(report.metrics)
-        checkpoint = save_epoch(directory, report)
-        write_history(directory, history, report.epoch)
-        on_report(report)
+    try:
+        for report in run_trial(config, data, checkpoint, device=device, on_step=on_step):
+            history[report.epoch] = dict(report.metrics)
+            checkpoint = save_epoch(directory, report)
+            write_history(directory, history, report.epoch)
+            on_report(report)
+    except (ConfigError, DataError):
+        # Nothing was begun: the corrected command may have this folder.
+        if checkpoint is None:
+            (directory / "config.yaml").unlink()
+        raise
     if checkpoint is None:
         raise CheckpointError(f"{directory}: has no checkpoint and no epoch left to train")
     best, val = read_file(checkpoint, BEST), data.splits["val"]

@@ -42,6 +42,7 @@ def test_a_config_comes_back_from_json_and_mentions_nothing_that_it_has_not() ->
         ([{"epoch": 3, "training": {"embedding_size": 8}}], "training.embedding_size cannot change"),
         ([{"epoch": 4}, {"epoch": 3}], "they ascend, got"),
         ([{"epoch": 4, "training": {"learning_rate": 0}}], "learning_rate: must be"),
+        ([{"epoch": 4, "training": {"batch_size": None}}], "training.batch_size must be at least 2, got null"),
     ],
 )
 def test_a_schedule_that_cannot_be_is_refused(schedule: list[dict], message: str) -> None:

@@ -87,12 +87,12 @@ def fit_tfidf(captions: Sequence[str], dimensions: int, seed: int, tokenizer: To
     Args:
         captions: Captions of the train split, at least two.
         dimensions: D, >= 1; fewer than the terms.
-        seed: Seed of the randomised decomposition [Halko et al., arXiv:0909.4061], >= 0.
+        seed: Seed of the randomised decomposition [Halko et al., arXiv:0909.4061], from 0 to 2**32 - 1.
         tokenizer: Cuts captions into words.
 
     Raises:
         MissingExtraError: If scikit-learn is not installed.
-        ConfigError: If there are fewer terms than dimensions.
+        ConfigError: If there are fewer terms than dimensions, or the seed is refused.
     """
     require("text", f"--text {NAME}")
     from sklearn.decomposition import TruncatedSVD
@@ -109,6 +109,8 @@ def fit_tfidf(captions: Sequence[str], dimensions: int, seed: int, tokenizer: To
             f"--dimensions must be at least 1 and below {min(len(terms), len(captions)):,}, for the train captions "
             f"hold {len(terms):,} words in {len(captions):,} captions; got {dimensions}"
         )
+    if not 0 <= seed < 2**32:
+        raise ConfigError(f"--seed must be from 0 to 2**32 - 1, got {seed}")
     decomposition = TruncatedSVD(dimensions, random_state=seed)
     spread = decomposition.fit_transform(weights).std(axis=0)
     # In a few captions some directions hold nothing but rounding, which must not be scaled up to a feature.

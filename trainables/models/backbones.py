@@ -180,7 +180,8 @@ def _make_network(name: str, weights: Any, seed: int) -> nn.Module:
         network = models.get_model(name, weights=weights, progress=False, **options)
     except (OSError, RuntimeError) as error:
         raise DataError(
-            f"{weights.url}: cannot be fetched: {error}; fetch it elsewhere and name the file with --weights"
+            f"{weights.url}: cannot be fetched: {error}; fetch it elsewhere, and name the file with --weights, or "
+            "under model_parameters.weights for a training"
         ) from error
     return network
 

@@ -50,6 +50,11 @@ EXPERIMENTS = [
         "4:25: scheduler.grace_epochs: a setting of asha, hyperband, median, but scheduler.name is none; ",
         "replace the whole section: --set 'scheduler={name: none}'",
     ),
+    (
+        "search: {fixed: {nt_xent: {temperature: null}}}",
+        "4:28: search.fixed.nt_xent.temperature: should be a valid boolean or ",
+        "integer or number or string or array, got null",
+    ),
     ("overrides: [{losses: [triplet]}]", "4:14: overrides.0.losses: ", "unknown name 'triplet'; known: nt_xent"),
 ]
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from orchestrator.journal.directory import JOURNAL_FILE
-from orchestrator.regression.accepted import CellRuns, read_accepted, write_accepted
+from orchestrator.regression.accepted import AcceptedError, CellRuns, read_accepted, write_accepted
 from orchestrator.regression.answers import answers_about_suite
 from orchestrator.regression.comparison import POWER, Finding, detectable, is_found, level_of
 from orchestrator.regression.rerun import first_references
@@ -155,3 +155,8 @@ def test_a_drift_as_large_as_the_detectable_is_found_at_least_as_often_as_stated
     drop = reference.mean(-1) - nights.mean((1, 2))
     found = is_found(drop, standard_error(1.0, seeds) * spread, freedom, **rule)
     assert found.mean() >= POWER - 0.01
+
+
+def test_a_reference_that_cannot_be_written_is_refused_by_its_name(tmp_path: Path) -> None:
+    with pytest.raises(AcceptedError, match=r"missing/suite.json: cannot be written: No such file or directory"):
+        write_accepted(tmp_path / "missing" / "suite.json", accepted())

@@ -93,9 +93,15 @@ def test_only_what_can_win_stands_for_an_experiment(
     assert (side.trial.id, side.why) == (trials[winner].id, why)
 
 
+def test_a_trial_may_be_named_by_the_end_of_its_id_as_status_shows_it(output: Path) -> None:
+    for name in ("one/nt_xent-0000", "triplet_sh-0000"):
+        assert find_side(name, output).trial.id == f"pets-vsepp-{name.removeprefix('one/')}"
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
+        ("one/0000", "there are several: one/pets-vsepp-nt_xent-0000, one/pets-vsepp-triplet_sh-0000"),
         ("pets-vsepp-nt_xent-0000", "there are several: .*one/pets.*two/pets"),
         ("nothing", "no such trial or experiment"),
         ("none", "no trial of its search has finished"),

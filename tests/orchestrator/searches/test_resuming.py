@@ -88,6 +88,16 @@ def test_what_is_no_extension_is_refused(
     assert message in cli.refuses("extend", begin(tmp_path / "tiny", **changes), *arguments)
 
 
+@pytest.mark.parametrize("arguments", [["--top", "0"], ["--seeds", "1"], ["--baseline", "circle"]])
+def test_a_refused_option_of_a_confirmation_is_named_and_not_the_journal(
+    tmp_path: Path, cli: CommandLine, arguments: list[str]
+) -> None:
+    with begun(tmp_path / "tiny") as ledger:
+        add_trial(ledger, [1.0])
+    said = " ".join(cli.refuses("confirm", "tiny", "--output", tmp_path, *arguments).split())
+    assert f"{' '.join(arguments)}: confirm.{arguments[0][2:]}: " in said and "journal.jsonl" not in said
+
+
 @pytest.mark.parametrize("arguments", [["resume"], ["extend", "--hours", "1"], ["confirm"]], ids=lambda given: given[0])
 def test_a_copy_under_another_name_is_refused(tmp_path: Path, cli: CommandLine, arguments: list[str]) -> None:
     with begun(tmp_path / "copy") as ledger:

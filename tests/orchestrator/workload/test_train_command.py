@@ -20,7 +20,7 @@ from tests.trainables.tiny import tiny_dataset
 from trainables.checkpoint import BEST, EpochReport, read_file, resolve_checkpoint
 from trainables.data.batches import ResidentSplit, epoch_batches
 from trainables.data.dataset import load_dataset, open_dataset
-from trainables.errors import ConfigError
+from trainables.errors import ConfigError, DataError
 from trainables.evaluation import encode_captions, encode_images, evaluating, load_best, measure_contributions
 from trainables.losses import build_loss
 from trainables.metrics import retrieval_metrics
@@ -259,6 +259,19 @@ def test_a_mistake_is_one_line_and_nothing_is_written(shell: Shell, extra: tuple
     assert err.count("\n") == 1
     assert named in err
     assert not list((shell.root / "runs").rglob("config.yaml"))
+
+
+@pytest.mark.parametrize("error", [ConfigError, DataError])
+def test_a_training_that_the_model_refuses_leaves_its_name_free(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    def refuse(*arguments: object, **options: object) -> None:
+        raise error("embedding_size or a file is refused")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("trainables.trial.run_trial", refuse)
+        assert shell.train()[0] == 2
+    assert shell.train()[0] == 0
 
 
 def test_a_training_that_diverges_is_one_line(shell: Shell) -> None:

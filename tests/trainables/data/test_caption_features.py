@@ -144,6 +144,7 @@ def test_the_command_makes_features_that_load_and_refuses_to_make_them_twice(
         (["--text", "tfidf-svd", "--dimensions", "100"], "--dimensions must be at least 1 and below"),
         (["--text", "tfidf-svd", "--split", "train"], "--split is about images and cannot be combined with --text"),
         (["--text", "tfidf-svd", "--dimensions", "0"], "--dimensions must be at least 1 and below"),
+        (["--text", "tfidf-svd", "--dimensions", "3", "--seed", "-1"], "--seed must be from 0 to 2**32 - 1, got -1"),
     ],
 )
 def test_bad_usage_is_refused_and_leaves_nothing(

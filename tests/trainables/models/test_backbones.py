@@ -169,6 +169,17 @@ class Malicious:
         return (Path.touch, (Path("pwned"),))
 
 
+def test_weights_that_cannot_be_fetched_name_the_option_and_the_key(
+    torchvision: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object, **options: object) -> None:
+        raise OSError("no network")
+
+    monkeypatch.setattr("torchvision.models.get_model", refuse)
+    with pytest.raises(DataError, match="no network; .* --weights, or under model_parameters.weights for a training"):
+        build_backbone("resnet18")
+
+
 def test_weights_cannot_run_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError, match="cannot be read as a state dict"):
