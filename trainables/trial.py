@@ -23,6 +23,7 @@ from trainables.data.dataset import Dataset
 from trainables.data.tokenizers import ENGLISH
 from trainables.errors import Blaming, CheckpointError, DivergedError
 from trainables.evaluation import check_tokenizer_of, evaluate, measure_contributions
+from trainables.files import parse_state
 from trainables.losses import NotANumberError, build_loss
 from trainables.models import build_model
 from trainables.optimizers import LearnedParameters, adjust_optimizer, build_optimizer
@@ -261,7 +262,7 @@ class Trial:
 
 
 def _from_json(values: Mapping[str, Any]) -> TrialConfig:
-    return TrialConfig.from_dict(json.loads(json.dumps(values)))
+    return TrialConfig.from_dict(parse_state(json.dumps(values)))
 
 
 def _named(section: str, counters: Mapping[str, Spread]) -> dict[str, float]:
