@@ -96,9 +96,12 @@ def test_killed_at_a_record(searches: Searches, shift: int) -> None:
     workload = searches.workload(troubles=troubles, diverges_above=0.44)
     snapshots: list[History] = []
     for number, kind in enumerate(KINDS):
+        # Where the actor whose memory is short starts late, the trial that diverges has ended before.
+        if kind == "trial_ended" and TrialState.DIVERGED in {trial.state for trial in snapshots[-1].trials.values()}:
+            continue
         searches.die(experiment, workload, Death(kind, MOMENTS[(number + shift) % len(MOMENTS)]))
         snapshots.append(searches.history())
-    searches.conclude(experiment, workload, *snapshots, kills=len(KINDS))
+    searches.conclude(experiment, workload, *snapshots, kills=len(snapshots))
     ended = {trial.params["temperature"]: trial.state for trial in searches.history().trials.values()}
     assert ended.pop(0.45) is TrialState.DIVERGED
     assert set(ended.values()) == {TrialState.FINISHED}
