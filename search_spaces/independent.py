@@ -139,7 +139,7 @@ def _with_hardness(space: LossSpace, asked: Asked) -> LossSpace:
 
 
 def _like_llave(space: LossSpace, asked: Asked) -> LossSpace:
-    """Return the space of NT-Xent: where the hardness is searched, the settings of [Lan2025] are among the published."""
+    """Return the space of NT-Xent; where the hardness is searched, settings of [Lan2025] are tried first too."""
     weighed = _with_hardness(space, asked)
     if "hardness" not in weighed.bounds:
         return weighed

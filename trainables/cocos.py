@@ -176,8 +176,8 @@ def _check(loss: Callable[..., Tensor], epsilon: float, convention: Convention) 
     )
     if convention == "published" and not is_published:
         raise ConfigError(
-            f"published counters exist for triplet over all negatives, triplet_sh, nt_xent without hardness and smooth_ap, "
-            f"got {loss}; use convention 'paper'"
+            "published counters exist for triplet over all negatives, triplet_sh, nt_xent without hardness, and "
+            f"smooth_ap, got {loss}; use convention 'paper'"
         )
 
 

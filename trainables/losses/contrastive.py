@@ -26,15 +26,15 @@ With one positive per query both directions have the same mean, and L is the pub
 image, a case that the paper does not mention, the directions are averaged as in NT-Xent. ``logsigmoid`` overflows at no
 temperature.
 
-Hardness: each of the three losses can weigh its negatives by exp(alpha sg(s)), where sg stops the gradient and alpha >= 0
-is ``hardness`` [Lan2025, eq. 5]:
+Hardness: each of the three losses can weigh its negatives by exp(alpha sg(s)), where sg stops the gradient and
+alpha >= 0 is ``hardness`` [Lan2025, eq. 5]:
 
     the logit of a negative becomes  s / t + alpha sg(s)  (sigmoid: + b); a positive keeps its logit
 
 The weights grow with the similarity, so harder negatives push more. The derivative of the added term is 0, so the
 gradient by a score keeps its closed form, with the new probabilities. [Lan2025] weighs all negatives, with alpha = 9.
-[Vera2025] weighs mined hard negatives alone, with alpha = 5; here ``hardness_mode: hardest`` weighs each query's hardest
-negative of the batch alone.
+[Vera2025] weighs mined hard negatives alone, with alpha = 5; here ``hardness_mode: hardest`` weighs the hardest
+negative of each query alone.
 
 References:
     [Oord2018] van den Oord et al., Representation Learning with Contrastive Predictive Coding, eq. 4. arXiv:1807.03748
