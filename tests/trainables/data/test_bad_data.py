@@ -250,7 +250,7 @@ def another_folder(folder: Path) -> None:
 
 CLIP_RETRIEVAL = {
     "apart": (pairs(("a", "x"), ("b", "x"), ("a", "x")), "metadata_0.parquet: row 2: image_path 'a' again: the rows"),
-    "another folder": (another_folder, "held: the folder's name tells no split"),
+    "another folder": (another_folder, "held: the folder's name is no split"),
     "parts": (write("val/metadata/metadata_1.parquet", ""), "metadata_1.parquet: the embeddings of a split must"),
     "dates": (pairs(("a", LAST_DAY)), "image_path, caption: days=2147483647"),
     "more rows than bytes": (pairs(*[("a", "a")] * 10**6), "image_path, caption: 1,000,000 rows in"),

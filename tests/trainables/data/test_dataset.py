@@ -403,9 +403,9 @@ def test_the_splits_that_annotations_tell_are_used(tmp_path: Path, how: dict[str
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"file": "captions_all.json"}, "the annotations tell no splits: give each image a field 'split'"),
-        ({"test": "held_out"}, "captions_held_out.json: image 9: neither a field 'split' nor the file's name tells"),
-        ({"test": "trainval"}, "captions_trainval.json: image 9: neither a field 'split' nor the file's name tells"),
+        ({"file": "captions_all.json"}, "the annotations name no splits: give each image a field 'split'"),
+        ({"test": "held_out"}, "captions_held_out.json: image 9: neither a field 'split' nor the file's name gives"),
+        ({"test": "trainval"}, "captions_trainval.json: image 9: neither a field 'split' nor the file's name gives"),
         ({"test": "val"}, "split 'test' has no images"),
         ({"file": "captions_all.json", "field": True, "val": "most"}, "'split' must be one of train, training"),
     ],

@@ -67,7 +67,7 @@ def _by_split(files: Sequence[Path]) -> dict[str, Path]:
     for file in files:
         folder, split = file.parents[1], _split_of(file)
         if split is None:
-            raise DataError(f"{folder}: the folder's name tells no split; name it train, val or test, or move it away")
+            raise DataError(f"{folder}: the folder's name is no split; name it train, val or test, or move it away")
         if split in by_split:
             raise DataError(f"{folder}: is of {split} like {by_split[split].parents[1].name}; move one of the two away")
         by_split[split] = file

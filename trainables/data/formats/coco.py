@@ -86,7 +86,9 @@ def read(files: Sequence[Path]) -> Corpus:
         notes = ["MS-COCO without a Karpathy JSON: val and test are halves of its official val images, at most 5,000"]
         corpus = Corpus(place, _own_split(images), problems, notes)
     else:
-        corpus = Corpus(place, _told_split(annotations, images), problems, reading=["splits as the annotations tell"])
+        corpus = Corpus(
+            place, _told_split(annotations, images), problems, reading=["splits as the annotations name them"]
+        )
     return cut_captions(corpus) if of_ms_coco else corpus
 
 
@@ -169,14 +171,14 @@ def _told_split(files: Sequence[Path], images: Mapping[int, Image]) -> list[Imag
         if untold is not None:
             told = next(image for image in images.values() if image.split)
             raise DataError(
-                f"{untold.place}: neither a field 'split' nor the file's name tells one split of {_SPLIT_WORDS}, while "
+                f"{untold.place}: neither a field 'split' nor the file's name gives one of {_SPLIT_WORDS}, while "
                 f"{told.place} is of {told.split}: rename the file, or add the field"
             )
         return [image for _, image in sorted(images.items())]
     named = {key: _split_of_picture(image.filename) for key, image in images.items()}
     if not all(named.values()):
         raise DataError(
-            f"{files[0].parent}: the annotations tell no splits: give each image a field 'split', or name the files "
+            f"{files[0].parent}: the annotations name no splits: give each image a field 'split', or name the files "
             f"captions_train.json, captions_val.json and captions_test.json"
         )
     return [image._replace(split=named[key]) for key, image in sorted(images.items())]

@@ -126,8 +126,8 @@ def _captions_per_image(features: Path, captions: int) -> int | None:
     if runs["irregular"] is not None:
         row, length = runs["irregular"]
         raise DataError(
-            f"{features}: row {row}: {length} equal rows, where {shortest} are the fewest: captions an image cannot be "
-            "told from them; keep one row an image"
+            f"{features}: row {row}: {length} equal rows, where {shortest} are the fewest: the rows do not say how "
+            "many captions an image has; keep one row an image"
         )
     return shortest
 
