@@ -357,7 +357,9 @@ def _check_repeats(experiment: Experiment) -> None:
             raise ValueError("confirm.seeds: must be at least 2, got 1; one seed a search needs search.repeats of 2")
         return
     if search.loss == "choose":
-        mistakes.problems.append("search.repeats: compares losses, which search.loss: choose mixes in one study; use each")
+        mistakes.problems.append(
+            "search.repeats: compares losses, which search.loss: choose mixes in one study; use each"
+        )
     for key, used in (("warm_start_from", search.warm_start_from), ("prior", search.prior != "none")):
         if used:
             mistakes.problems.append(

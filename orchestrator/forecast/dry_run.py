@@ -384,5 +384,5 @@ def _space(study: StudyPlan) -> Table:
     if any("source" in point for point in points):
         rows.append(["from search.prior", "", *(point.get("source", "") for point in points)])
     headings = ["parameter", "range", *(f"trial {number}" for number in range(len(points)))]
-    searched = "" if study.searches == 1 else f", {study.searches} searches, of which this is the first"
-    return make_table(headings, rows, f"{study.study}: {count_text(study.trials, 'trial')}{searched}", texts=2)
+    repeats = "" if study.searches == 1 else f", {study.searches} searches, of which this is the first"
+    return make_table(headings, rows, f"{study.study}: {count_text(study.trials, 'trial')}{repeats}", texts=2)

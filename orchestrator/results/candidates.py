@@ -96,6 +96,16 @@ class Candidate:
     selection: str = ""
 
     @property
+    def unit(self) -> str:
+        """What a run of the candidate is: ``seed`` or ``search``."""
+        return "search" if self.searches else "seed"
+
+    @property
+    def units(self) -> str:
+        """What several runs of the candidate are: ``seeds`` or ``searches``."""
+        return "searches" if self.searches else "seeds"
+
+    @property
     def kind(self) -> tuple[str, str]:
         """Model and loss."""
         return self.model, self.loss

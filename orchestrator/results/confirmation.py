@@ -93,7 +93,9 @@ class Confirmation:
         places = {label: {seed: place for place, seed in enumerate(self._seeds(label, most))} for label in trials}
         ended = {
             label: {
-                places[label][training.config.seed]: training.at_best[history.metric] if _has_finished(training) else None
+                places[label][training.config.seed]: training.at_best[history.metric]
+                if _has_finished(training)
+                else None
                 for training in repeats
                 if training.has_ended and training.config.seed in places[label]
             }
