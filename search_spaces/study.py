@@ -88,7 +88,7 @@ TRAINING_BOUNDS: Mapping[str, Range | Values] = {
     "loss_learning_rate": Range(1e-4, 1e-1, log=True),
     "weight_decay": Range(1e-6, 1e-2, log=True),
     "weight_decay_of": Values(("all", "matrices")),
-    "weight_average": Values((None, 0.99, 0.999)),
+    "weight_average": Values((0.0, 0.99, 0.999)),
     "gradient_clip": Range(0.2, 20.0, log=True),
     "batch_size": Values((32, 64, 128, 256)),
     "embedding_size": Values((256, 512, 1024)),

@@ -128,8 +128,8 @@ class TrainingConfig:
             of it; 0 begins with the whole rate.
         weight_decay: Decoupled weight decay, >= 0: with it Adam is AdamW.
         weight_decay_of: ``all`` weights, or ``matrices``: not biases, gains and other vectors.
-        weight_average: Decay d of an exponential moving average of the weights, from 0 to 0.99999; ``None`` takes no
-            average. The average is what is evaluated, kept as the best and packed; see ``optimizers``.
+        weight_average: Decay d of an exponential moving average of the weights, from 0, no average, to 0.99999. The
+            average is what is evaluated, kept as the best and packed; see ``optimizers``.
         backbone_learning_rate: The rate of the backbone's weights with ``finetune``, > 0, with the drops, cosine and
             warm-up of the others; ``None`` is the rate of the others.
         loss_learning_rate: The rate of learned hyper-parameters of the loss, > 0, likewise.
@@ -169,7 +169,7 @@ class TrainingConfig:
     warmup_epochs: Annotated[int, Allowed(0)] = 0
     weight_decay: Annotated[float, Allowed(0)] = 0.0
     weight_decay_of: Literal["all", "matrices"] = "all"
-    weight_average: Annotated[float | None, Allowed(0, maximum=0.99999)] = None
+    weight_average: Annotated[float, Allowed(0, maximum=0.99999)] = 0.0
     backbone_learning_rate: Annotated[float | None, Allowed(0, is_open=True)] = None
     loss_learning_rate: Annotated[float | None, Allowed(0, is_open=True)] = None
     gradient_clip: Annotated[float | None, Allowed(0, is_open=True)] = 2.0
@@ -271,7 +271,7 @@ TRAINING_LEFT_OUT: Mapping[str, Any] = {
     "patience": None,
     "learning_rate_schedule": "drops",
     "weight_decay_of": "all",
-    "weight_average": None,
+    "weight_average": 0.0,
     "backbone_learning_rate": None,
     "loss_learning_rate": None,
 }

@@ -113,7 +113,7 @@ class Trial:
         self.loss = build_loss(config.loss, **config.loss_parameters)
         self.optimizer = build_optimizer(self.model.parameters(), config.training, self.model.backbone_parameters())
         decay = config.training.weight_average
-        self.average = None if decay is None else WeightAverage(self.model, decay)
+        self.average = WeightAverage(self.model, decay) if decay > 0 else None
         self.learned = LearnedParameters(device)
         self.metrics: dict[str, float] = {}
         self.best_epoch, self.best_value = 0, -math.inf

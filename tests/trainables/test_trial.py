@@ -74,7 +74,7 @@ def test_a_trial_with_schedule_groups_and_average_ends_alike_when_resumed(tmp_pa
 
 
 def test_the_average_is_evaluated_and_kept_as_the_best_and_the_weights_are_trained(tmp_path: Path) -> None:
-    plain, averaged = (tiny_config(epochs=3, weight_average=average) for average in (None, 0.95))
+    plain, averaged = (tiny_config(epochs=3, weight_average=average) for average in (0.0, 0.95))
     (*_, without), (*_, with_average) = (run_trial(config, SMALL, device="cpu") for config in (plain, averaged))
     assert with_average.metrics["train/loss"] == without.metrics["train/loss"]
     assert with_average.metrics["val/rsum"] != without.metrics["val/rsum"]
