@@ -26,7 +26,7 @@ def gate(
         ),
     ] = None,
     champion: Annotated[
-        str | None, typer.Option(help="What a new stream begins with: a file, a folder, or text:SETTINGS.")
+        str | None, typer.Option(help="First champion of a new stream: a file, a folder, or text:SETTINGS.")
     ] = None,
     run: Annotated[
         str | None,

@@ -230,7 +230,7 @@ def _reason(stream: Stream, tested: Proposal, evidence: PairedEvidence, champion
     if not evidence.pairs:
         return f"{name} has no pair yet."
     if has_no_effect(tested):
-        return f"{name} and {champion} had equal scores in each of {pairs}: the change has no effect."
+        return f"{name} and {champion} had equal scores in {pairs}: the change has no effect."
     if spread_is_missing(tested):
         return (
             f"No seed changes a score in {pairs}: without noise there is nothing to test. Does the script use its seed?"
