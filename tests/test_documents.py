@@ -23,7 +23,15 @@ PAGES = sorted(
     for folder in ("", "evidence/", "reference/", "studies/")
     for path in (ROOT / "docs").glob(f"{folder}*.md")
 )
-DOCUMENTS = ["CHANGELOG.md", "README.md", "deploy/README.md", "orchestrator/reference/README.md", *PAGES]
+DOCUMENTS = [
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "README.md",
+    "SECURITY.md",
+    "deploy/README.md",
+    "orchestrator/reference/README.md",
+    *PAGES,
+]
 TEXTS = [*DOCUMENTS, "tests/benchmarks/README.md"]
 MADE = ("docs/answers.md", "docs/commands.md", "docs/experiment-keys.md", "docs/journal.md")
 """Pages that are made from the code."""
