@@ -4,7 +4,7 @@ The README of the repository links to files beside it. On a package index these 
 them links to the release's tag at the repository's address. The same address goes into ``[project.urls]``. The address
 is the argument, or else that of the git remote ``origin``: no file of the repository repeats it.
 
-Only committed files are built, from a copy. Built files appear in the folder when all checks of the version have passed.
+Only committed files are built, from a copy. Built files appear in the folder when the version was checked.
 """
 
 import argparse

@@ -73,7 +73,7 @@ def test_the_list_of_documents_leads_to_every_page() -> None:
     index = (ROOT / "docs" / "README.md").read_text()
     pages = [page.removeprefix("docs/") for page in PAGES if page != "docs/README.md"]
     assert [page for page in pages if f"]({page})" not in index] == []
-    assert "](docs/README.md)" in (ROOT / "README.md").read_text()
+    assert "docs/README.md)" in (ROOT / "README.md").read_text()
 
 
 def test_the_readme_is_short_and_activates_the_environment_before_it_calls_the_program() -> None:

@@ -91,6 +91,7 @@ def test_the_wheel_works_in_an_empty_environment_and_tests_run_from_the_sdist(tm
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests], cwd=tree, check=False
     )
     assert done.returncode == 0
+    # All other tests can be imported there as well.
     collected = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "--collect-only", "-m", "", "tests"],
         cwd=tree,
