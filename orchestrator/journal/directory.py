@@ -20,7 +20,7 @@ JOURNAL_FILE = "journal.jsonl"
 """Name of the journal in an experiment's directory."""
 
 
-LEFT_OUT = ("train", "mlartifacts", "mlruns")
+LEFT_OUT = ("train", "artifacts")
 """Folders of an output folder that hold trainings and MLflow's files, and no experiments."""
 
 MOST_NAMED = 20

@@ -113,7 +113,7 @@ def test_each_experiment_is_delivered_on_its_own_whatever_its_depth(
     lines = journal.read_text().splitlines(keepends=True)
     journal.write_text("".join([lines[0], "{damaged\n", *lines[1:]]))
     # An output folder of its own, and files of trainings and of MLflow.
-    for place in ("other/mlflow.db", "train/x/journal.jsonl", "mlartifacts/x/journal.jsonl", ".hidden/journal.jsonl"):
+    for place in ("other/mlflow.db", "train/x/journal.jsonl", "artifacts/x/journal.jsonl", ".hidden/journal.jsonl"):
         (output / place).parent.mkdir(parents=True)
         (output / place).touch()
     with begun(output / "other" / "inner") as ledger:
