@@ -58,7 +58,8 @@ def session(output: Path, outcome: str | None = "finished", **settings: Any) -> 
         start(ledger, make_experiment(**settings))
         yield ledger
         if outcome is not None:
-            append(ledger, "experiment_ended", outcome=outcome)
+            ended_by = "trials" if outcome == "finished" else None
+            append(ledger, "experiment_ended", outcome=outcome, ended_by=ended_by)
         tracker.close(300)
     assert tracker.problem is None
 
