@@ -119,7 +119,7 @@ def _closing(result: SearchResult, output: Path) -> list[str]:
     ]
     registered = f"registered: {'; '.join(models)}; " if models else ""
     browser = f"{registered}in the browser: {store_command('ui', result.tracking_uri, output)}"
-    left = command_to_resume(result.directory, result.history)
+    left = command_to_resume(result.directory, result.history) if result.ended_by in (None, "signal") else None
     not_ended = [] if left is None else [f"confirmed before the end of the search, which goes on with: {left}"]
     return [answers, browser, *not_ended, f"next: {_next(result)}"]
 
