@@ -282,6 +282,7 @@ class History:
             created_after=self.spending.seconds,
             stage=record.stage,
             candidate=record.candidate,
+            search=record.search or 1,
         )
 
     def _on_epoch(self, record: records.EpochEnded) -> None:
