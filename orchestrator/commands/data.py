@@ -11,13 +11,14 @@ from typing import Annotated, cast
 import typer
 from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
+from orchestrator.commands.data_import import import_
 from orchestrator.commands.options import DataRoot, Dataset, Device, FeatureFolder, Json, Plugins, Tokenizer
 from orchestrator.experiment.plugins import load_plugins
 from orchestrator.extraction.extraction import ExtractionRequest, extract_features
 from orchestrator.extraction.feature_files import extract_text, pool_frames, unpack_dumps
 from orchestrator.text.terminal import make_console, say
 from orchestrator.text.values import duration_text
-from orchestrator.text.wording import number_text
+from orchestrator.text.wording import number_text, zero_shot_text
 from trainables.data.scenes.generate import PER_CLASS, generate_classes, generate_scenes
 from trainables.data.tokenizers import VocabularyName
 from trainables.dataset_description import Description, describe_dataset
@@ -40,16 +41,8 @@ def unpack(
     """Import image and caption features that another program saved as image_features and text_features (open_clip)."""
     made = unpack_dumps(dataset, data_root, dumps, out)
     said = "{images:,} images with {image_size} features each, {captions:,} captions with {caption_size}"
-    lines = [] if made["zero_shot"] is None else [zero_shot_line(made["zero_shot"], made["chance"])]
+    lines = [] if made["zero_shot"] is None else [zero_shot_text(made["zero_shot"], made["chance"])]
     _print(made, as_json, said.format(**made), *lines, *made["files"])
-
-
-def zero_shot_line(rsum: float, chance: float) -> str:
-    """Return what the features of both sides retrieve as they are, beside chance."""
-    line = f"zero-shot: val rsum {number_text(rsum)} of the features as they are, chance {number_text(chance)}"
-    # The recalls of a random order vary by about a fifth of their sum, more on few images.
-    is_near = rsum < 1.5 * chance
-    return f"{line}: the rows of one side are in another order, or the encoders share no space" if is_near else line
 
 
 def frames(
@@ -156,6 +149,7 @@ def _print(content: Mapping[str, object], as_json: bool, *lines: object, indent:
 
 
 app = typer.Typer(add_completion=False, help="Make, describe and check datasets.", no_args_is_help=True)
+app.command("import")(import_)
 app.command()(extract)
 app.command()(unpack)
 app.command()(frames)
@@ -235,7 +229,7 @@ def _lines(description: Description, vocabulary: str) -> Iterator[str]:
         for shown in dict.fromkeys(f"{f['file']} {tuple(f['shape'])} {f['dtype']}" for f in by_split.values()):
             yield f"features {kind}: {shown}"
     if description.zero_shot is not None:
-        yield zero_shot_line(description.zero_shot, description.splits["val"]["chance_rsum"])
+        yield zero_shot_text(description.zero_shot, description.splits["val"]["chance_rsum"])
     if description.splits and not description.features:
         yield f"features: none; `orchestrator data extract {description.name}` makes them from the pictures"
     for kind, digest in description.digest.items():

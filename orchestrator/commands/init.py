@@ -14,8 +14,8 @@ from orchestrator.experiment.experiment import load_experiment, shipped_experime
 from orchestrator.experiment.yaml_files import parse_yaml
 from orchestrator.text.terminal import say, typed_program
 from search_spaces.space import suggestion
-from trainables.data.source import find_source
-from trainables.errors import ConfigError, DataError
+from trainables.data.source import dataset_names
+from trainables.errors import ConfigError
 from trainables.files import write_whole
 
 SCENES = "scenes-smoke"
@@ -70,13 +70,7 @@ def init(
 
 def datasets_under(data_root: Path) -> list[str]:
     """Return the names of the datasets under a data root; datasets that can be generated come last."""
-    names = []
-    for folder in sorted(data_root.iterdir()) if data_root.is_dir() else ():
-        try:
-            names += [find_source(folder.name, data_root).name] if folder.is_dir() else []
-        except DataError:
-            continue
-    return sorted(names, key=lambda name: name in ("scenes", "classes"))
+    return sorted(dataset_names(data_root), key=lambda name: name in ("scenes", "classes"))
 
 
 def begun_from(text: str, file: Path, dataset: str | None = None) -> str:

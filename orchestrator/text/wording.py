@@ -273,3 +273,16 @@ def basis_text(runs: Iterable[int], images: int | None, unit: str = "seed") -> s
     plural = count_text(2, unit).removeprefix("2 ")
     rests = count_text(counts[0], unit) if len(counts) == 1 else f"{counts[0]} to {counts[-1]} {plural}"
     return rests if images is None else f"{rests} × {images:,} test images"
+
+
+def zero_shot_text(rsum: float, chance: float) -> str:
+    """Return what the features of both sides retrieve as they are, beside chance.
+
+    Example:
+        >>> zero_shot_text(431.2, 3.2)
+        'zero-shot: val rsum 431.2 of the features as they are, chance 3.2'
+    """
+    line = f"zero-shot: val rsum {number_text(rsum)} of the features as they are, chance {number_text(chance)}"
+    # The recalls of a random order vary by about a fifth of their sum, more on few images.
+    is_near = rsum < 1.5 * chance
+    return f"{line}: the rows of one side are in another order, or the encoders share no space" if is_near else line

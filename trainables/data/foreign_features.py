@@ -121,9 +121,7 @@ def read_dump(path: Path) -> Dump:
 
 def _entries(path: Path) -> Mapping[str, Any]:
     """Return the entries of a file by name; any error if the file is damaged."""
-    if path.suffix != ".safetensors" and zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            _refuse_unpacked(path, sum(entry.file_size for entry in archive.infolist()))
+    refuse_unpacked(path)
     if path.suffix == ".npz":
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
@@ -137,6 +135,13 @@ def _entries(path: Path) -> Mapping[str, Any]:
     if not isinstance(content, dict):
         raise DataError(f"{path}: must hold a dict with {IMAGES[0]} and {CAPTIONS[0]}, got {type(content).__name__}")
     return {str(name): value for name, value in content.items()}
+
+
+def refuse_unpacked(path: Path) -> None:
+    """Refuse an archive, as ``.npz`` and ``.pt`` are, that would unpack to far more than its size (``DataError``)."""
+    if path.suffix != ".safetensors" and zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            _refuse_unpacked(path, sum(entry.file_size for entry in archive.infolist()))
 
 
 def _refuse_unpacked(path: Path, unpacked: int) -> None:

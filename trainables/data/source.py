@@ -13,6 +13,7 @@ from typing import Protocol
 from trainables.config import TEXT
 from trainables.data.corpus import SPLITS, Corpus
 from trainables.data.formats import clip_retrieval, clips, coco, flickr, karpathy, labels, msrvtt, precomputed
+from trainables.data.importing.sources import describe_folder
 from trainables.data.npy_files import SAFETENSORS
 from trainables.errors import Blaming, DataError
 from trainables.plugins.in_use import find_plugin, offered, plugin_offering, run_offer, use
@@ -121,6 +122,10 @@ def find_source(name: str, data_root: Path) -> Source:
         use(find_plugin(package) for package, offers in installed_plugins().items() if "formats" in offers)
         match = _read_by(folder)
     if match is None:
+        if (described := describe_folder(folder)) is not None:
+            raise DataError(
+                f"{folder}: {described}; `orchestrator data import {folder} --out NEW` makes a dataset of it"
+            )
         known = "; ".join(reader.FORMAT for reader in formats())
         raise DataError(f"{folder}: holds no dataset of a known format: {known}")
     # The dataset's folder may itself be a link, which the user made; links in the folder may not lead outside.

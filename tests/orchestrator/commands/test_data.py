@@ -91,3 +91,23 @@ def test_describe_names_every_problem(scenes: Path, cli: CommandLine) -> None:
     assert any("scene_000039.jpg: cannot be decoded" in line for line in lines)
     code, out, _ = cli.run("data", "describe", "scenes", "--json")
     assert (code, len(json.loads(out)["problems"])) == (2, 15)
+
+
+def test_an_import_shows_what_it_takes_and_leads_to_the_first_search(tmp_path: Path, cli: CommandLine) -> None:
+    from tests.support import own_files
+
+    own_files.kaggle8k(tmp_path / "kaggle")
+    target = tmp_path / "data" / "mine"
+    arguments = ["data", "import", str(tmp_path / "kaggle"), "--out", str(target)]
+    code, out, err = cli.run(*arguments)
+    assert (code, out, target.exists()) == (2, "", False)
+    assert "captions.txt is a table with the columns image, caption and names no splits; draw them with: " in err
+    assert err.partition("draw them with: ")[2].split()[1:] == [*arguments, "--split", "80/10/10", "--seed", "0"]
+    arguments += ["--split", "80/10/10"]
+    assert cli.shows(*arguments, "--dry-run").splitlines()[1].split() == ["image", "the", "picture"]
+    assert not target.exists()
+    made = cli.json(*arguments)
+    assert (made["images"], made["written"]) == (30, True)
+    assert "no problems found" in cli.shows("data", "describe", "mine")
+    code, _, err = cli.run(*arguments)
+    assert code == 2 and err == f"error: --out {target}: is there already; remove it, or choose another name\n"

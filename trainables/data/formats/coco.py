@@ -92,6 +92,16 @@ def read(files: Sequence[Path]) -> Corpus:
     return cut_captions(corpus) if of_ms_coco else corpus
 
 
+def read_images(files: Sequence[Path]) -> tuple[list[Image], list[str]]:
+    """Return the images of annotations with the split that fields or files name, empty if none, and all problems."""
+    require("coco", "a dataset in COCO's form")
+    images: dict[int, Image] = {}
+    problems: list[str] = []
+    for file in files:
+        _read_annotations(file, images, problems)
+    return list(images.values()), problems
+
+
 def _read_annotations(file: Path, images: dict[int, Image], problems: list[str]) -> tuple[set[int], bool]:
     """Add the good images of a file by id, with their captions and the split that is told, empty if there is none.
 

@@ -1,0 +1,127 @@
+"""Makes a dataset of ours of the files that people have: read, planned and shown first, then written as a whole."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from orchestrator.extraction.feature_files import write_features, zero_shot_of_val
+from trainables.config import TEXT
+from trainables.data.corpus import Image
+from trainables.data.dataset import file_digest
+from trainables.data.features import captions_digest, images_digest
+from trainables.data.importing.dataset_plan import Plan, plan_dataset, read_picture
+from trainables.data.importing.features import read_matrices
+from trainables.data.importing.material import Columns
+from trainables.data.importing.sources import read_sources
+from trainables.data.importing.splits import Rule
+from trainables.dataset_description import Description, describe_dataset
+from trainables.errors import ConfigError, DataError
+from trainables.files import aside, force_to_disk, make_writable, take_place, write_whole
+
+PICTURES = "images"
+"""Folder of the pictures in a dataset that was imported."""
+
+
+def read_plan(
+    sources: Sequence[Path], features: Sequence[Path], columns: Columns, rule: Rule | None, advice: str
+) -> Plan:
+    """Read sources and plan the dataset; nothing is written. See ``plan_dataset`` for the errors."""
+    material, beside = read_sources(sources, columns)
+    matrices = [matrix for path in dict.fromkeys([*features, *beside]) for matrix in read_matrices(path)]
+    return plan_dataset(material, matrices, rule, advice)
+
+
+def zero_shot_of(plan: Plan) -> dict[str, Any]:
+    """Return the ``zero_shot`` rsum on val of a plan's features as they are, and its ``chance``; or none of both."""
+    if len(plan.features) < 2:
+        return {"zero_shot": None, "chance": None}
+    return zero_shot_of_val(plan.images, plan.features["images"], plan.features["captions"])
+
+
+def check_target(out: Path) -> None:
+    """Refuse a folder that is there, or whose parent cannot be written (``ConfigError``)."""
+    if out.exists():
+        raise ConfigError(f"--out {out}: is there already; remove it, or choose another name")
+    try:
+        make_writable(out.absolute().parent)
+    except OSError as error:
+        raise ConfigError(f"--out {out}: cannot be written: {error.strerror}") from None
+
+
+def write_dataset(
+    plan: Plan,
+    out: Path,
+    sources: Sequence[Path],
+    rule: Rule | None,
+    on_picture: Callable[[int], None] = lambda n: None,
+) -> Description:
+    """Write a planned dataset, whole or not at all, and return its description.
+
+    The folder has ``dataset_NAME.json``, a Karpathy JSON with a record of the import, ``images`` with hard links to the
+    pictures, or copies, and the features.
+
+    Raises:
+        DataError: If the dataset has problems; nothing is left then.
+    """
+    with aside(out) as partial:
+        images = list(plan.images)
+        record = {
+            "sources": [_about(path) for path in sources],
+            "splits": plan.splits,
+            "seed": None if rule is None else rule.seed,
+            "captions_digest": captions_digest(images),
+            "taken": [asdict(taken) for taken in plan.taken],
+        }
+        content = {"dataset": out.name, "imported": record, "images": [_entry(image) for image in images]}
+        write_whole(partial / f"dataset_{out.name}.json", json.dumps(content, ensure_ascii=False) + "\n")
+        for number, (image, picture) in enumerate(zip(images, plan.pictures, strict=True), 1):
+            if picture is not None:
+                _put(picture, partial / PICTURES / image.filename)
+            on_picture(number)
+        origin = {"imported": [path.name for path in sources]}
+        of_images = plan.features.get("images")
+        kinds = {"images": "global" if of_images is None or of_images.ndim == 2 else "regions", "captions": TEXT}
+        digests = {
+            "images": {"images_digest": images_digest(images)},
+            "captions": {"captions_digest": captions_digest(images)},
+        }
+        for side, rows in plan.features.items():
+            about = {"kind": kinds[side], **origin, **digests[side]}
+            write_features([partial / f"features_{kinds[side]}.npy"], [rows], [about])
+        description = describe_dataset(str(partial.absolute()), partial.absolute().parent)
+        if description.problems:
+            raise DataError([problem.replace(str(partial.absolute()), str(out)) for problem in description.problems])
+        force_to_disk(partial)
+        take_place(partial, out)
+    return description
+
+
+def _entry(image: Image) -> dict[str, Any]:
+    number = int(image.id)
+    sentences = [{"raw": caption, "imgid": number} for caption in image.captions]
+    return {"filename": image.filename, "imgid": number, "split": image.split, "sentences": sentences}
+
+
+def _about(path: Path) -> dict[str, Any]:
+    """Return what identifies a source: the digest of a file, or of the names and sizes in a folder."""
+    if path.is_file():
+        return {"name": path.name, "bytes": path.stat().st_size, "sha256": file_digest(path)["digest"]}
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    listed = "".join(f"{file.relative_to(path).as_posix()} {file.stat().st_size}\n" for file in files)
+    return {"name": path.name, "files": len(files), "names_sha256": hashlib.sha256(listed.encode()).hexdigest()}
+
+
+def _put(picture: Path | Callable[[], bytes], target: Path) -> None:
+    """Give a picture its place in the dataset: a hard link, which takes no space, or a copy on another disk."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(picture, Path):
+        try:
+            os.link(picture.resolve(), target)
+        except OSError:
+            target.write_bytes(read_picture(picture))
+    else:
+        target.write_bytes(picture())

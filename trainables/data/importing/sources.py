@@ -1,0 +1,198 @@
+"""Finds out what each source is, reads it, and finds the pictures that its tables name.
+
+A source is a file or a folder. A folder may be one that Hugging Face saved, or hold shards, tables, annotations,
+pictures, or some of these. Files of features are left to ``trainables.data.importing.features``.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from trainables.data.importing.columns import read_pairs
+from trainables.data.importing.containers import (
+    is_coco,
+    is_saved_dataset,
+    one_split,
+    pictures_below,
+    read_coco,
+    read_saved_dataset,
+    read_shards,
+    read_texts_beside,
+)
+from trainables.data.importing.features import SUFFIXES as FEATURE_SUFFIXES
+from trainables.data.importing.line_lists import lists_pictures, read_line_lists
+from trainables.data.importing.material import Columns, Material, Taken
+from trainables.data.importing.tables import SUFFIXES as TABLE_SUFFIXES
+from trainables.data.importing.tables import read_table
+from trainables.errors import DataError, UserError
+
+LARGEST_FOLDER = 200_000
+"""Most files of a folder that is described unasked."""
+
+SHARDS = (".tar",)
+LANGUAGES = (".en", ".de", ".fr", ".cs", ".ar", ".zh", ".ja", ".es", ".id", ".ru", ".tr")
+"""Suffixes of lists of captions in a language."""
+
+_NO_TABLES = ("readme", "license", "licence", "requirements")
+
+
+def read_sources(sources: Sequence[Path], columns: Columns) -> tuple[Material, list[Path]]:
+    """Read everything but features.
+
+    Returns:
+        What was read, and the files of features among the sources.
+
+    Raises:
+        ConfigError: If a column that a person named is not there.
+        DataError: If a source is missing, damaged, or nothing that is known; the message says what was found in it.
+    """
+    material = Material()
+    features: list[Path] = []
+    pictures: dict[Path, list[Path]] = {}
+    files: list[Path] = []
+    for source in sources:
+        if not source.exists():
+            raise DataError(f"{source}: no such file or folder")
+        if source.is_file():
+            files.append(source)
+        elif is_saved_dataset(source):
+            material.add(read_saved_dataset(source, columns))
+        else:
+            pictures[source] = pictures_below(source)
+            files += _files_of(source)
+    features += [path for path in files if path.suffix.lower() in FEATURE_SUFFIXES]
+    rest = [path for path in files if path not in features]
+    for read in _groups(rest, columns):
+        material.add(read)
+    if not material.pairs and not material.problems:
+        for folder, below in pictures.items():
+            if any(picture.with_suffix(".txt").exists() for picture in below):
+                material.add(read_texts_beside(folder, below))
+    if not material.pairs and not material.problems:
+        raise DataError(_nothing(sources, files, pictures))
+    _find_pictures(material, pictures, [path.parent for path in rest])
+    return material, features
+
+
+def describe_folder(folder: Path) -> str | None:
+    """Say what lies in a folder that ``data import`` reads, in a sentence; ``None`` if nothing does."""
+    # Asked for a folder that is no dataset, which may be any folder: a large one is not walked.
+    if sum(1 for _ in islice(folder.rglob("*"), LARGEST_FOLDER)) == LARGEST_FOLDER:
+        return None
+    try:
+        material, _ = read_sources([folder], Columns())
+    except UserError:
+        return None
+    if not material.pairs:
+        return None
+    splits = f"has splits by {material.splits_named}" if material.splits_named else "names no splits"
+    if material.columns:
+        table = next((taken.what for taken in material.taken), folder.name)
+        return f"{table} is a table with the columns {', '.join(material.columns)} and {splits}"
+    return f"{material.taken[0].what}: {material.taken[0].meaning}, {splits}"
+
+
+def _files_of(folder: Path) -> list[Path]:
+    """Return the files of a folder, and of its folder ``annotations``, that may be tables, shards or features."""
+    known = (*TABLE_SUFFIXES, *SHARDS, *FEATURE_SUFFIXES, *LANGUAGES)
+    inner = [folder, *(folder / name for name in ("annotations", "data", "train", "val", "validation", "dev", "test"))]
+    paths = [path for place in inner if place.is_dir() for path in sorted(place.iterdir())]
+    # A text beside a picture belongs to the picture.
+    beside = {picture.with_suffix("") for picture in pictures_below(folder)}
+    return [
+        path
+        for path in paths
+        if path.is_file()
+        and path.suffix.lower() in known
+        and not path.name.lower().startswith((*_NO_TABLES, "."))
+        and not (path.suffix in (".txt", ".json") and path.with_suffix("") in beside)
+    ]
+
+
+def _groups(files: Sequence[Path], columns: Columns) -> Iterable[Material]:
+    """Yield what was read of each group of files that belong together."""
+    shards = [path for path in files if path.suffix.lower() in SHARDS]
+    annotations = [path for path in files if path not in shards and is_coco(path)]
+    texts = [path for path in files if path.suffix.lower() in LANGUAGES]
+    if texts:
+        texts += [path for path in files if path.suffix == ".txt" and lists_pictures(path)]
+    tables = [path for path in files if path not in (*shards, *annotations, *texts)]
+    if shards:
+        yield read_shards(shards)
+    if annotations:
+        yield read_coco(annotations)
+    if texts:
+        yield read_line_lists(texts)
+    for path in tables:
+        if path.suffix.lower() not in TABLE_SUFFIXES:
+            raise DataError(f"{path}: is nothing that is known: a table, shards, annotations or features")
+        yield _of_file(path, columns)
+
+
+def _of_file(path: Path, columns: Columns) -> Material:
+    """Return the pairs of a table; where it has no column of splits, its name may be that of a split."""
+    material = read_pairs(read_table(path), columns)
+    split = one_split(path.stem) or one_split(path.parent.name)
+    if split and not material.splits_named:
+        material.pairs = [replace(pair, split=split) for pair in material.pairs]
+        material.splits_named = "the names of the files"
+        material.taken[0] = Taken(material.taken[0].what, f"{material.taken[0].meaning}, of {split}")
+    return material
+
+
+def _find_pictures(material: Material, pictures: dict[Path, list[Path]], beside: Sequence[Path]) -> None:
+    """Give the pairs the files of their pictures, which their tables name with or without folders and suffix."""
+    if not material.pairs or all(pair.picture is not None for pair in material.pairs):
+        return
+    known = _by_name(pictures)
+    folders = list(dict.fromkeys([*pictures, *beside]))
+    names = dict.fromkeys(pair.image for pair in material.pairs if pair.picture is None)
+    found = {name: _find(name, known, folders) for name in names}
+    if any(pictures.values()):
+        material.problems += [
+            f"{pair.place}: no picture {pair.image!r:.80} in the sources"
+            for pair in material.pairs
+            if pair.picture is None and found[pair.image] is None
+        ]
+    material.pairs = [replace(pair, picture=pair.picture or found[pair.image]) for pair in material.pairs]
+    there = sum(path is not None for path in found.values())
+    material.taken += [
+        Taken(f"{folder.name}/", f"{len(below):,} pictures, {there:,} of them named")
+        for folder, below in pictures.items()
+        if below
+    ]
+    if not any(pair.picture for pair in material.pairs):
+        material.taken.append(Taken("pictures", "none given: only their names are kept"))
+
+
+def _by_name(pictures: dict[Path, list[Path]]) -> dict[str, Path | None]:
+    """Return the picture of each path below a folder, name, and name without suffix; ``None`` where several have it."""
+    known: dict[str, Path | None] = {}
+    for folder, below in pictures.items():
+        for path in below:
+            relative = path.relative_to(folder)
+            for name in {relative.as_posix(), relative.name, relative.stem}:
+                known[name] = None if known.get(name, path) != path else path
+    return known
+
+
+def _find(name: str, known: dict[str, Path | None], folders: Sequence[Path]) -> Path | None:
+    plain = name.replace("\\", "/")
+    for candidate in (plain, plain.rpartition("/")[2], f"{plain}.jpg", f"{plain.zfill(12)}.jpg"):
+        if known.get(candidate) is not None:
+            return known[candidate]
+    for folder in folders:
+        path = folder / plain
+        if ".." not in Path(plain).parts and path.is_file():
+            return path
+    return None
+
+
+def _nothing(sources: Sequence[Path], files: Sequence[Path], pictures: dict[Path, list[Path]]) -> str:
+    there = [path.name for path in files] + [f"{len(below):,} pictures" for below in pictures.values() if below]
+    where = ", ".join(map(str, sources))
+    return (
+        f"{where}: no captions found; there are {', '.join(there) or 'no files that are known'}. "
+        "Needed: a table of pictures and captions, or a .txt beside each picture"
+    )
