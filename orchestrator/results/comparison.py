@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.results.candidates import range_of
 from orchestrator.results.crossed import crossed_test
+from orchestrator.results.metric_ranges import range_of
 from orchestrator.results.runs import Runs, Unit
 from orchestrator.results.statistics import (
     SAME,

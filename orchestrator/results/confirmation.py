@@ -24,7 +24,6 @@ from orchestrator.journal.history import History
 from orchestrator.journal.points import differing, points_of
 from orchestrator.journal.records import ConfirmationPlan, TrialCreated
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.results.candidates import Candidate, DatasetVerdict
 from orchestrator.results.confirmation_plan import (
     fresh_seeds,
     level_of_plan,
@@ -36,8 +35,9 @@ from orchestrator.results.confirmation_plan import (
 from orchestrator.results.crossed import image_values
 from orchestrator.results.race import LEVEL as RACE_LEVEL
 from orchestrator.results.race import Race, run_race
+from orchestrator.results.runs import Runs
 from orchestrator.results.statistics import Sample
-from orchestrator.results.verdict import judge
+from orchestrator.results.verdict import DatasetVerdict, judge
 from orchestrator.text.values import in_digits
 from orchestrator.text.wording import listed, parameter_names, printed, setting_text
 from trainables.errors import ConfigError
@@ -149,12 +149,12 @@ class Confirmation:
         return level_of_plan(planned or (RACE_LEVEL if self.is_raced else OLDER_LEVEL), self.looks)
 
     @cached_property
-    def candidates(self) -> list[Candidate]:
+    def candidates(self) -> list[Runs]:
         """The settings that were trained again, with the metrics of their seeds, without the values of the images."""
-        return self._candidates({})
+        return self._candidates("", {})
 
-    def _candidates(self, images: Mapping[str, Sample]) -> list[Candidate]:
-        """Return the candidates; with the values of the images (trial -> values) where all seeds of one have them."""
+    def _candidates(self, metric: str, images: Mapping[str, Sample]) -> list[Runs]:
+        """Return the candidates; with the images' values of a metric (by trial) where all seeds have them."""
         groups: dict[str, list[Trial]] = {}
         for trial in self.repeats:
             groups.setdefault(str(trial.candidate), []).append(trial)
@@ -162,19 +162,19 @@ class Confirmation:
         for label, trials in groups.items():
             config, seeds = trials[0].config, self.race.seeds[label] if self.is_raced else None
             finished = {trial.config.seed: trial for trial in trials if _has_finished(trial)}
-            has_images = all(trial.id in images for trial in finished.values())
-            candidate = Candidate(
+            has_images = bool(images) and all(trial.id in images for trial in finished.values())
+            candidate = Runs.of_seeds(
+                label,
+                {seed: metrics_of(trial, self.history) for seed, trial in finished.items()},
+                missing={trial.config.seed: str(trial.state) for trial in trials if not _has_finished(trial)},
+                images={metric: {seed: images[trial.id] for seed, trial in finished.items()}} if has_images else {},
                 dataset=self.dataset,
                 model=config.model,
                 loss=config.loss,
                 parameters=trials[0].parameters,
-                label=label,
-                values={seed: metrics_of(trial, self.history) for seed, trial in finished.items()},
-                missing={trial.config.seed: str(trial.state) for trial in trials if not _has_finished(trial)},
                 # In a race of an older version a candidate with fewer seeds had left, and could not win any more.
                 left=seeds is not None and self.race.older and seeds < max(self.race.seeds.values()),
-                given=seeds,
-                images={seed: images[trial.id] for seed, trial in finished.items()} if has_images else {},
+                planned=seeds,
             )
             candidates.append(candidate)
         return candidates
@@ -219,7 +219,7 @@ class Confirmation:
         metric: str | None = None,
         images: Mapping[str, Sample] | None = None,
         rule: str | None = None,
-        outside: Sequence[Candidate] = (),
+        outside: Sequence[Runs] = (),
     ) -> DatasetVerdict:
         """Return the verdict by another metric, by another rule or beside further candidates.
 
@@ -242,7 +242,7 @@ class Confirmation:
         varying = rule or confirm.verdict or "seeds"
         baseline, problem = self._baseline
         verdict = judge(
-            [*self._candidates(self._kept_values(decisive) if images is None else images), *outside],
+            [*self._candidates(decisive, self._kept_values(decisive) if images is None else images), *outside],
             metric=decisive,
             selection=selection,
             baseline=baseline,
@@ -304,7 +304,7 @@ class Confirmation:
             if first is not None and ranks.has_queries_of(first)
         }
 
-    def trained_elsewhere(self, label: str, runs: Sequence[tuple[Mapping[str, float], Ranks]]) -> Candidate:
+    def trained_elsewhere(self, label: str, runs: Sequence[tuple[Mapping[str, float], Ranks]]) -> Runs:
         """Return a model that was trained elsewhere as a candidate for ``judge``.
 
         Each run has metrics on val and test, and ranks on test. A single run counts as that of a model without seeds,
@@ -327,16 +327,15 @@ class Confirmation:
                 "experiment was confirmed; take the data that the experiment had"
             )
         metric = self.history.metric.partition("/")[2]
-        return Candidate(
+        return Runs.of_seeds(
+            label,
+            {index: metrics for index, (metrics, _) in enumerate(runs)},
+            images={f"test/{metric}": {index: image_values(ranks, metric) for index, (_, ranks) in enumerate(runs)}},
             dataset=self.dataset,
             model=OUTSIDE,
             loss=label,
-            parameters={},
-            label=label,
-            values={index: metrics for index, (metrics, _) in enumerate(runs)},
-            given=len(runs),
+            planned=len(runs),
             has_seeds=len(runs) > 1,
-            images={index: image_values(ranks, metric) for index, (_, ranks) in enumerate(runs)},
         )
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.results.answer import Quantity
-from orchestrator.results.candidates import range_of
+from orchestrator.results.metric_ranges import range_of
 from orchestrator.results.statistics import Interval, Measure, Sample, measure, t_interval
 
 
@@ -161,12 +161,12 @@ class Runs:
         return self.means[metric] if not self.values else measure(self.sample(metric, self.unit))
 
     def measures(self, keep: Callable[[str], bool] = lambda name: True) -> dict[str, Measure]:
-        """Return mean and deviation of each metric over the runs that have the metric."""
+        """Return mean and deviation of each metric over the units that have the metric."""
         if not self.values:
             return {name: known for name, known in self.means.items() if keep(name)}
-        by_run = [self.values[run] for run in self.ids]
-        names = sorted({name for metrics in by_run for name in metrics if keep(name)})
-        return {name: measure(np.array([metrics[name] for metrics in by_run if name in metrics])) for name in names}
+        names = sorted({name for metrics in self.values.values() for name in metrics if keep(name)})
+        known = {name: {run: self.values[run][name] for run in self.ids if name in self.values[run]} for name in names}
+        return {name: measure(self._by_unit(of_run, self.unit)) for name, of_run in known.items()}
 
     def mean(self, metric: str) -> float:
         """Return the mean of a metric over the units."""

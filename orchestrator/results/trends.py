@@ -25,7 +25,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from orchestrator.results.answer import Answer, Column, Json, Quantity, table_of
-from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.statistics import (
     CONFIDENCE,
     SAME,
@@ -38,6 +37,7 @@ from orchestrator.results.statistics import (
     satterthwaite,
     two_sided,
 )
+from orchestrator.results.verdict import DatasetVerdict
 from orchestrator.text.values import value_text
 from orchestrator.text.wording import interval_text, metric_name, number_text, p_equals, parameter_names, printed
 from trainables.parameter_values import is_number
