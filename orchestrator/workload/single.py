@@ -172,10 +172,17 @@ def _train(
     steps = count_steps(data.splits["train"], config.training)
     on_start(TrainingStart(directory, str(chosen), steps, tuple(data_notes(config, data))))
     checkpoint = find_latest(directory) if resume else None
-    write_whole(directory / "config.yaml", yaml_text(config.to_dict()))
+    is_resumed = checkpoint is not None
+    text = yaml_text(config.to_dict())
+    if checkpoint is None:
+        write_whole(directory / "config.yaml", text)
     history = read_epochs(directory) if checkpoint else {}
     try:
         for report in run_trial(config, data, checkpoint, device=device, on_step=on_step):
+            if is_resumed:
+                # Only now is it known that the checkpoint is of this config.
+                write_whole(directory / "config.yaml", text)
+                is_resumed = False
             history[report.epoch] = dict(report.metrics)
             checkpoint = save_epoch(directory, report)
             write_history(directory, history, report.epoch)

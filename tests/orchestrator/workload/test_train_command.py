@@ -275,6 +275,14 @@ def test_resume_resumes_and_ends_like_an_undisturbed_training(shell: Shell) -> N
     assert cut == straight
 
 
+def test_resume_with_another_config_is_refused_before_a_file_is_written(shell: Shell) -> None:
+    shell.train()
+    before = {path: path.read_bytes() for path in shell.directory.rglob("*") if path.is_file()}
+    code, _, err = shell.train("--resume", "--set", "loss_parameters.temperature=0.2")
+    assert code == 2 and "written by a trial with another config" in err
+    assert {path: path.read_bytes() for path in shell.directory.rglob("*") if path.is_file()} == before
+
+
 def test_the_command_that_evaluates_can_be_pasted_into_a_shell(shell: Shell) -> None:
     _, out, _ = shell.train("--name", "my-training", settings=("training.epochs=1", *SMALL[1:]))
     words = shlex.split(out.partition("evaluate it on test: ")[2])
