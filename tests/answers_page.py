@@ -26,7 +26,7 @@ from orchestrator.results.equal_budget import UNITS
 from orchestrator.results.judged import judged_answer
 from orchestrator.results.questions import answer_questions
 from orchestrator.results.race import describe_race, run_race
-from orchestrator.results.runs import Runs
+from orchestrator.results.runs import RunId, Runs
 from orchestrator.results.trends import find_trend, trend_answer
 from orchestrator.results.verdict import DatasetVerdict, judge
 from tests.support.experiments import add_trial, make_experiment
@@ -103,7 +103,7 @@ STUDIES: Sequence[tuple[str, Sequence[Runs], str | None]] = (
     ("a setting that val ranks lower decides", [NT, HIDDEN, replace(SH, label="f")], None),
     ("best on val, worse on test", [BEST_ON_VAL, SH], None),
     ("one seed", [candidate("a", "nt_xent", 197.8, seeds=1), candidate("ccc", "triplet_sh", 182.5, seeds=1)], None),
-    ("every candidate lost a seed", [replace(one, missing={9: "diverged"}) for one in (NT, SH)], None),
+    ("every candidate lost a seed", [replace(one, missing={RunId(0, 9): "diverged"}) for one in (NT, SH)], None),
     ("a loss that lost its seeds", [NT, SH, CIRCLE, LOST], None),
     ("all other candidates lost their seeds", [NT, LOST], None),
     (

@@ -311,4 +311,5 @@ def deprecated_verdict(verdict: DatasetVerdict) -> dict[str, Any]:
     return {"deprecated": DEPRECATED, **plain, "comparisons": comparisons}
 
 
-DEPRECATED = "verdicts goes in the next version; datasets has the pairs, each with one p-value and one word"
+DEPRECATED = "use datasets"
+"""What the key ``verdicts`` says of itself, which goes in the next version."""

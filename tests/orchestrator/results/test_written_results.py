@@ -146,7 +146,7 @@ def test_a_result_is_written_word_for_word(result: Any, written: dict[str, Any])
 
 def test_the_deprecated_verdict_says_so_and_has_the_numbers_of_the_pairs() -> None:
     written = deprecated_verdict(ANSWERED)
-    assert "goes in the next version" in written["deprecated"] and "pairs" not in written
+    assert written["deprecated"] == "use datasets" and "pairs" not in written
     (compared,) = written["comparisons"]
     assert (compared["label"], compared["verdict"], compared["holm_p"]) == ("b", "better", 0.02)
     assert (compared["interval"], compared["welch_p"]) == (WRITTEN_PAIR["interval"], IMAGES.p)
