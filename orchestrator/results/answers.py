@@ -325,8 +325,8 @@ def over_datasets(summary: Summary) -> list[Answer]:
         for candidate in verdict.candidates:
             scores.setdefault(dataset, {}).setdefault(candidate.loss, candidate.mean(verdict.metric))
             of_loss = runs.setdefault(dataset, {})
-            is_lone = candidate.has_seeds and len(candidate.values) < 2
-            rows = candidate.image_rows(verdict.metric)
+            is_lone = candidate.has_seeds and candidate.count < 2
+            rows = candidate.image_rows(verdict.metric, candidate.unit)
             if rows is not None and not is_lone and candidate.loss not in of_loss:
                 of_loss[candidate.loss] = rows
     metric = summary.history.metric

@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
+from statistics import fmean
+from typing import Any
 
 from msgspec import structs
 
@@ -25,17 +27,17 @@ from orchestrator.journal.points import differing, points_of
 from orchestrator.journal.records import ConfirmationPlan, TrialCreated
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.confirmation_plan import (
-    fresh_seeds,
     level_of_plan,
     published_default,
     repeat,
+    seeds_of,
     share_runs,
     wanted_plans,
 )
 from orchestrator.results.crossed import image_values
 from orchestrator.results.race import LEVEL as RACE_LEVEL
 from orchestrator.results.race import Race, run_race
-from orchestrator.results.runs import Runs
+from orchestrator.results.runs import RunId, Runs
 from orchestrator.results.statistics import Sample
 from orchestrator.results.verdict import DatasetVerdict, judge
 from orchestrator.text.values import in_digits
@@ -87,24 +89,31 @@ class Confirmation:
             seeds = {label: len(repeats) for label, repeats in trials.items()}
             return Race((), seeds, "an older version ended it" if opened else None, plan.trainings or 0, older=True)
         most = plan.trainings or first * len(trials)
+        places = {label: {seed: place for place, seed in enumerate(self._seeds(label, most))} for label in trials}
         ended = {
             label: {
-                training.config.seed: training.at_best[history.metric] if _has_finished(training) else None
+                places[label][training.config.seed]: training.at_best[history.metric]
+                if _has_finished(training)
+                else None
                 for training in repeats
-                if training.has_ended
+                if training.has_ended and training.config.seed in places[label]
             }
             for label, repeats in trials.items()
         }
-        return run_race(ended, first, most, fresh_seeds(history.seed, most))
+        return run_race(ended, first, most, range(most))
+
+    def _seeds(self, label: str, count: int) -> list[int]:
+        """Return the fresh seeds of a candidate, in the order in which it gets them."""
+        return seeds_of(self.history.trials[label], self.history.seed, count)
 
     @cached_property
     def trainings(self) -> list[tuple[int, TrialCreated]]:
         """The trainings that the plan has given out, ended or not, each with the place of its seed."""
         counts = self.race.seeds if self.plan is not None else {}
-        seeds = enumerate(fresh_seeds(self.history.seed, max(counts.values(), default=0)))
+        seeds = {label: self._seeds(label, count) for label, count in counts.items()}
         return [
-            (index, repeat(self.history.trials[label], index, seed))
-            for index, seed in seeds
+            (index, repeat(self.history.trials[label], index, seeds[label][index]))
+            for index in range(max(counts.values(), default=0))
             for label, count in counts.items()
             if index < count
         ]
@@ -114,10 +123,15 @@ class Confirmation:
         trials = self.history.stage(Stage.CONFIRM)
         return [trial for trial in trials if trial.config.dataset == self.dataset]
 
+    @property
+    def is_repeated(self) -> bool:
+        """Whether the studies were searched several times, so that losses are compared, and not settings."""
+        return self.history.experiment.repeats > 1
+
     @cached_property
     def repeats(self) -> list[Trial]:
-        """The trainings on which the verdict rests: in a race, the trainings that the race gave out."""
-        if not self.is_raced:
+        """The trainings on which the verdict rests: of a race or repeated searches, those that the plan gave out."""
+        if not self.is_raced and not self.is_repeated:
             return self._trained
         trial_ids = {training.trial for _, training in self.trainings}
         return [trial for trial in self._trained if trial.id in trial_ids]
@@ -155,6 +169,8 @@ class Confirmation:
 
     def _candidates(self, metric: str, images: Mapping[str, Sample]) -> list[Runs]:
         """Return the candidates; with the images' values of a metric (by trial) where all seeds have them."""
+        if self.is_repeated:
+            return self._losses(metric, images)
         groups: dict[str, list[Trial]] = {}
         for trial in self.repeats:
             groups.setdefault(str(trial.candidate), []).append(trial)
@@ -179,12 +195,50 @@ class Confirmation:
             candidates.append(candidate)
         return candidates
 
+    def _losses(self, metric: str, images: Mapping[str, Sample]) -> list[Runs]:
+        """Return a candidate for each loss that was searched repeatedly; with ``each_of``, for each of its values.
+
+        A search has the trainings of its best setting. The label is the best setting over all searches, by the
+        selection metric of the fresh seeds. A search of which a training was lost is missing, because the rest may
+        flatter it.
+        """
+        each_of, history = self.history.confirm.each_of, self.history
+        groups: dict[tuple[str, str, Any], dict[int, list[Trial]]] = {}
+        for trial in self.repeats:
+            key = trial.config.model, trial.config.loss, trial.params.get(each_of) if each_of else None
+            groups.setdefault(key, {}).setdefault(trial.search, []).append(trial)
+        candidates = []
+        for searches in groups.values():
+            lost = {number: trial.state for number, of in searches.items() for trial in of if not _has_finished(trial)}
+            whole = {number: trainings for number, trainings in searches.items() if number not in lost}
+            trials = {RunId(number, trial.config.seed): trial for number, of in whole.items() for trial in of}
+            means = {number: fmean(trial.at_best[history.metric] for trial in of) for number, of in whole.items()}
+            best = max(means, key=means.__getitem__, default=min(searches))
+            has_images = bool(trials) and all(trial.id in images for trial in trials.values())
+            setting = history.trials[str(searches[best][0].candidate)]
+            candidate = Runs(
+                setting.id,
+                {run: metrics_of(trial, history) for run, trial in trials.items()},
+                dataset=self.dataset,
+                model=setting.config.model,
+                loss=setting.config.loss,
+                parameters=setting.parameters,
+                missing={RunId(number, 0): str(state) for number, state in lost.items()},
+                images={metric: {run: images[trial.id] for run, trial in trials.items()}} if has_images else {},
+                is_repeated=True,
+            )
+            candidates.append(candidate)
+        return candidates
+
     @cached_property
     def alike(self) -> Mapping[str, tuple[str, ...]]:
         """Candidate -> further settings of the search that share its runs, because they trained alike in every epoch.
 
         Settings that an older version trained again anyway have runs of their own.
         """
+        if self.is_repeated:
+            # Each search counts with its own best setting, whatever another search found.
+            return {}
         confirm = self.history.confirm
         planned = self.plan.candidates if self.plan is not None else ()
         labels = dict.fromkeys([*planned, *(training.candidate for training in self._trained if training.candidate)])
@@ -278,6 +332,8 @@ class Confirmation:
         if loss is not None:
             known = any(candidate.loss == loss for candidate in self.candidates)
             return (loss, []) if known else (None, [f"the baseline {loss!r} was not confirmed on {self.dataset}"])
+        if self.is_repeated:
+            return None, []
         labels = [candidate.label for candidate in self.candidates]
         planned = None if self.plan is None else self.plan.baseline
         if known_experiment(self.history) is None:

@@ -82,7 +82,7 @@ def candidates_frame(history: History) -> "DataFrame":
             "verdict": verdict.word_on(candidate.label),
             "mean": candidate.mean(verdict.metric),
             "sample_std": candidate.measure(verdict.metric).sample_std,
-            "seeds": len(candidate.values),
+            "seeds": candidate.count,
             "selected_by": candidate.mean(verdict.selection),
             "model": candidate.model,
             "loss": candidate.loss,

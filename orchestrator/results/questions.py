@@ -177,7 +177,8 @@ class _Questions:
         """
         dataset, names = self._verdict.dataset, self._names[key]
         if closest is None:
-            alone = f"{names[self._winner.label]} could not be compared: the other candidates lost their seeds."
+            lost = f"the other candidates lost their {self._winner.unit.plural}"
+            alone = f"{names[self._winner.label]} could not be compared: {lost}."
             return Answer(key, dataset, question, alone, str(conclusion.verdict))
         test, p = closest.comparison.test, conclusion.p
         low, high = closest.interval or (None, None)
@@ -205,10 +206,11 @@ class _Questions:
         first, second = names[self._winner.label], names[closest.second]
         metric, outcome, interval = self._verdict.metric, conclusion.verdict, closest.interval
         if outcome is Verdict.UNTESTED and self._winner.missing:
-            return f"{first} leads, and every candidate lost a seed: the remaining seeds may flatter it."
+            lost = self._winner.unit
+            return f"{first} leads, and every candidate lost a {lost}: the remaining {lost.plural} may flatter it."
         signed, unit = number_text(closest.difference, metric, signed=True), metric_name(metric)
-        seeds = [len(candidate.values) for candidate in (self._winner, self._by_label[closest.second])]
-        basis, reason = basis_text(seeds, self._verdict.images), closest.comparison.reason
+        runs = [candidate.count for candidate in (self._winner, self._by_label[closest.second])]
+        basis, reason = basis_text(runs, self._verdict.images, self._winner.unit), closest.comparison.reason
         p = "" if conclusion.p is None else f", {p_equals(conclusion.p)}"
         within = f", {reason}" if reason else ""
         evidence = within
@@ -262,7 +264,7 @@ class _Questions:
         """Say what the verdict says of new images, and what limits it."""
         yield from self._new_images(closest)
         if self._verdict.images is None:
-            yield "The test varies the seeds alone, on these test images."
+            yield f"The test varies the {self._winner.unit.plural} alone, on these test images."
         yield from (f"{text[:1].upper()}{text[1:].rstrip('.')}." for text in self._verdict.warnings)
 
     def _table(self, candidates: Sequence[Runs], names: Mapping[str, str]) -> Table:
@@ -274,7 +276,7 @@ class _Questions:
             Column("loss", "loss", hidden=True),
             Column("name", "loss" if names_losses else "setting"),
             Column("setting", "best setting"),
-            Column("seeds", "seeds", unit="count"),
+            Column("seeds", self._winner.unit.plural, unit="count"),
             Column("result", "mean ± sd", unit=metric, shows="apart"),
             Column("difference", "against the winner", unit=metric, signed=True, shows="both"),
             Column("p", "p" if len(candidates) < 3 else "p (Holm)", unit="p"),
@@ -289,7 +291,7 @@ class _Questions:
                 candidate.loss,
                 names[candidate.label],
                 setting,
-                len(candidate.values),
+                candidate.count,
                 candidate.quantity(metric),
             )
             pair, difference = self._verdict.pair_of.get(candidate.label), None
@@ -305,7 +307,7 @@ class _Questions:
         pair, smallest = self._verdict.pair_of[answer.closest], answer.numbers["smallest_detectable_difference"]
         if smallest is None:
             return ""
-        metric, names = self._verdict.metric, dict(self._names[answer.key])
+        metric, names, units = self._verdict.metric, dict(self._names[answer.key]), self._winner.unit.plural
         if answer.key == PUBLISHED:
             names[pair.second] = "the baseline" if self._verdict.named_baseline else "the published settings"
         said = f"{names[self._winner.label]} against {names[pair.second]}: the smallest detectable difference is "
@@ -314,8 +316,8 @@ class _Questions:
             return f"{said}."
         if pair.comparison.share_of_images >= MOSTLY:
             share = share_text(pair.comparison.share_of_images)
-            return f"{said}; {share} of the uncertainty comes from the test images, not from the seeds."
-        gap, seeds = number_text(pair.difference, metric), answer.numbers["seeds_needed"]
-        if seeds is None:
-            return f"{said}; no affordable number of seeds would detect {gap}."
-        return f"{said}; {seeds} seeds each would detect {gap}."
+            return f"{said}; {share} of the uncertainty comes from the test images, not from the {units}."
+        gap, runs = number_text(pair.difference, metric), answer.numbers["seeds_needed"]
+        if runs is None:
+            return f"{said}; no affordable number of {units} would detect {gap}."
+        return f"{said}; {runs} {units} each would detect {gap}."

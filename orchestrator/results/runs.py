@@ -36,6 +36,11 @@ class Unit(StrEnum):
     SEARCH = "search"
     """A search with the trainings of its best setting: a loss has a value for each search, the mean over its seeds."""
 
+    @property
+    def plural(self) -> str:
+        """The word for several of them."""
+        return "searches" if self is Unit.SEARCH else "seeds"
+
 
 @dataclass(frozen=True)
 class Runs:
@@ -53,6 +58,7 @@ class Runs:
         missing: Run without values -> reason, such as ``diverged``.
         planned: Number of runs that a race or the user gave the candidate; ``None`` where all have equally many.
         has_seeds: Whether another seed could give other values; a closed-form model has a single run, which is exact.
+        is_repeated: Whether the runs are of repeated searches, also where a single one is left.
         left: Whether the candidate left a race of an older version, after which it cannot win.
 
     Example:
@@ -74,6 +80,7 @@ class Runs:
     missing: Mapping[RunId, str] = field(default_factory=dict)
     planned: int | None = None
     has_seeds: bool = True
+    is_repeated: bool = False
     left: bool = False
 
     @classmethod
@@ -121,7 +128,12 @@ class Runs:
     @property
     def unit(self) -> Unit:
         """The unit of a test: the search where there are several, else the seed."""
-        return Unit.SEARCH if self.searches > 1 else Unit.SEED
+        return Unit.SEARCH if self.is_repeated or self.searches > 1 else Unit.SEED
+
+    @property
+    def count(self) -> int:
+        """Number of units with values."""
+        return self.searches if self.unit is Unit.SEARCH else len(self.values)
 
     def has(self, metric: str) -> bool:
         """Whether every run has a metric, and there is a run, or its mean is known."""
@@ -182,12 +194,20 @@ class Runs:
         known = self.measure(metric)
         return Quantity(known.mean, known.sample_std, *((self.interval(metric) if self.values else None) or ()))
 
+    def _number(self, run: RunId) -> int:
+        """Return what identifies the unit of a run: its seed, or its search."""
+        return run.search if self.unit is Unit.SEARCH else run.seed
+
+    def fates(self) -> list[str]:
+        """Name each unit without values, with the reason."""
+        return [f"{self.unit} {self._number(run)} {self.missing[run]}" for run in sorted(self.missing)]
+
     def to_dict(self) -> dict[str, Any]:
-        """Return label, cell, parameters, seeds and measures as plain values for JSON."""
+        """Return label, cell, parameters, seeds (or searches) and measures as plain values for JSON."""
         return {
             **{name: getattr(self, name) for name in ("label", "dataset", "model", "loss")},
             "parameters": dict(self.parameters),
-            "seeds": self.seeds,
-            "missing": {str(run.seed): self.missing[run] for run in sorted(self.missing)},
+            "seeds": list(dict.fromkeys(self._number(run) for run in self.ids)),
+            "missing": {str(self._number(run)): self.missing[run] for run in sorted(self.missing)},
             "measures": {name: asdict(known) for name, known in self.measures().items()},
         }

@@ -57,7 +57,7 @@ def trends_of(verdict: DatasetVerdict, parameter: str) -> list[Json]:
         if is_number(value) and value > 0:
             group = groups.setdefault((candidate.model, candidate.loss), {})
             # Candidates are in the order of their values on val; the first of a value is its best setting.
-            group.setdefault(float(value), candidate.sample(verdict.metric))
+            group.setdefault(float(value), candidate.sample(verdict.metric, candidate.unit))
     trends = [find_trend(samples, parameter, verdict.metric, loss) for (_, loss), samples in groups.items()]
     return [trend for trend in trends if trend is not None]
 

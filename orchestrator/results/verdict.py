@@ -26,7 +26,7 @@ import numpy as np
 
 from orchestrator.results.comparison import Comparison, compare
 from orchestrator.results.question import Conclusion, Pair, Question, Verdict, conclude, only_worse
-from orchestrator.results.runs import RunId, Runs
+from orchestrator.results.runs import RunId, Runs, Unit
 from orchestrator.results.winner_family import WinnerFamily
 from trainables.errors import ConfigError
 
@@ -74,8 +74,9 @@ class DatasetVerdict:
 
     @property
     def decided_by(self) -> str:
-        """``seeds`` or ``seeds_and_images``: they vary in the test that decides."""
-        return "seeds" if self.images is None else "seeds_and_images"
+        """What varies in the test that decides: ``seeds`` or ``searches``, or followed by ``_and_images``."""
+        units = (Unit.SEED if self.winner is None else self.winner.unit).plural
+        return units if self.images is None else f"{units}_and_images"
 
     @property
     def winner(self) -> Runs | None:
@@ -237,7 +238,7 @@ def _ask(
         compare(winner, other, metric, over_images=over_images)
         for other in others
         # Of a candidate that lost seeds and cannot win, one seed may be left, which the winner need not beat.
-        if not (other.has_seeds and other.missing and len(other.values) < 2)
+        if not (other.has_seeds and other.missing and other.count < 2)
     ]
     pairs = Question(level, family=WinnerFamily(ranked, level, baseline)).ask(comparisons)
     # A winner that lost a seed, as all did, beats nobody.
@@ -277,18 +278,18 @@ def _rank(group: Sequence[Runs], selection: str) -> list[Runs]:
 
 def _missing_seeds(group: Sequence[Runs]) -> list[str]:
     """Name each candidate that has fewer seeds than it was given, or than another candidate of a fixed design has."""
-    most = max((len(member.values) + len(member.missing) for member in group if member.planned is None), default=0)
+    most = max((member.count + len(member.missing) for member in group if member.planned is None), default=0)
     sentences = []
     for member in sorted(group, key=lambda candidate: candidate.label):
         seeds = most if member.planned is None else member.planned
-        if member.missing or (member.has_seeds and len(member.values) < seeds):
-            fates = [f"seed {run.seed} {member.missing[run]}" for run in sorted(member.missing)]
-            unknown = seeds - len(member.values) - len(member.missing)
+        if member.missing or (member.has_seeds and member.count < seeds):
+            fates, units = member.fates(), member.unit.plural
+            unknown = seeds - member.count - len(member.missing)
             fates += [f"{unknown} not run"] if unknown else []
-            barred = "; candidates with all seeds rank before it" if member.missing else ""
-            barred += ", and a test needs two" if member.missing and len(member.values) < 2 else ""
+            barred = f"; candidates with all {units} rank before it" if member.missing else ""
+            barred += ", and a test needs two" if member.missing and member.count < 2 else ""
             sentences.append(
-                f"candidate {member.label} has {len(member.values)} of {seeds} seeds: {', '.join(fates)}{barred}"
+                f"candidate {member.label} has {member.count} of {seeds} {units}: {', '.join(fates)}{barred}"
             )
     return sentences
 

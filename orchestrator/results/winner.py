@@ -113,7 +113,7 @@ def _confirmed(confirmation: Confirmation, champion: Trial) -> Winner:
         setting=history.trials[winner.label],
         model=champion,
         confirmed=True,
-        seeds=len(winner.values),
+        seeds=winner.count,
         val={name.removeprefix("val/"): value for name, value in means.items() if name.startswith("val/")},
         test={name.removeprefix("test/"): value for name, value in means.items() if name.startswith("test/")},
         test_opened_for=history.tests_opened.get(confirmation.dataset, []),

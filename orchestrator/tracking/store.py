@@ -306,9 +306,10 @@ class Store:
         ends: dict[str, float] = defaultdict(float)
         for trial in history.trials.values():
             ends[trial.study] = max(ends[trial.study], trial.ended or 0.0)
+        status = "FINISHED" if history.searched else "KILLED"
         for study, ended in ends.items():
             if study in self._runs:
-                self._set_status(self._runs[study], "FINISHED" if history.finished else "KILLED", ended)
+                self._set_status(self._runs[study], status, ended)
         compared = set()
         for candidate, metrics, tags in confirmed_candidates(history):
             self._send_candidate(candidate, metrics, tags, history)
@@ -349,7 +350,7 @@ class Store:
         self, candidate: Runs, metrics: Mapping[str, float], tags: Mapping[str, str], history: History
     ) -> None:
         """Send the means over the seeds of a confirmed candidate, again after it has got more seeds."""
-        trial, seeds = history.trials[candidate.label], len(candidate.values)
+        trial, seeds = history.trials[candidate.label], candidate.count
         ended = max(repeat.ended or 0.0 for repeat in history.stage(Stage.CONFIRM) if repeat.candidate == trial.id)
         # A mean has no seed; the repeats have the seeds.
         identity = {tag: value for tag, value in tags_of(trial, history).items() if tag != "seed"}
