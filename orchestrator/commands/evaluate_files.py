@@ -149,7 +149,7 @@ def _lengths(request: FilesRequest, names: Sequence[str], ranked: Sequence[Ranke
     sides = [request.files, *([request.against] if request.against else [])]
     for words, files in request.cut.items():
         if len(files) != len(sides):
-            raise ConfigError(f"--cut {words}: needs a file for each of {len(sides)} models, in their order")
+            raise ConfigError(f"--cut {words}: needs {len(sides)} files, one per model in their order")
         # The captions of a pair of files, or all similarities, are replaced.
         replaced = [[*side[:-1], file] for side, file in zip(sides, files, strict=True)]
         cut[words] = [rank_files(side, split).folds[0] for side in replaced]
