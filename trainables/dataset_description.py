@@ -19,6 +19,7 @@ from trainables.data.dataset import (
     tokenizer_of,
 )
 from trainables.data.features import inspect_features
+from trainables.data.inputs import describe_inputs, found_inputs, input_numbers
 from trainables.data.pictures import check_images, find_images
 from trainables.data.source import Source, find_source
 from trainables.data.tokenizers import REASONS, THRESHOLD, UNKNOWN, Tokenizer, VocabularyName
@@ -43,6 +44,7 @@ class Description:
     ``mean`` and ``max`` in tokens, without start and end. ``unknown_tokens`` is a share in [0, 1], and ``chance_rsum``
     is that of a random ranking, in [0, 600]. The numbers of ``MEASURED`` are none if the dataset has problems.
 
+    ``inputs`` maps a further input to ``file``, and ``shape``, ``dtype``, ``missing`` of arrays; see ``data.inputs``.
     ``digest`` maps a kind of features to the digest of captions, splits and features, and ``none`` to that of captions
     alone. ``features`` maps kind and split to ``file``, ``shape`` and ``dtype``. ``judgements`` maps a split to
     ``Judgements.counts`` of each source. ``warnings`` are signs that a setting does not fit the data, and ``notes``
@@ -52,6 +54,7 @@ class Description:
     name: str
     folder: str
     format: str
+    inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
     digest: dict[str, str] = field(default_factory=dict)
     splits: dict[str, dict[str, Any]] = field(default_factory=dict)
     vocabulary: int | None = None
@@ -96,7 +99,7 @@ def describe_dataset(
             return description
         corpus = source.read()
         cut = tokenizer_of(source, tokenizer)
-        description.problems += find_problems(source, corpus, files)
+        description.problems += find_problems(source, corpus, files, found_inputs(source.folder))
     except DataError as error:
         description.problems += error.problems
         return description
@@ -109,6 +112,8 @@ def describe_dataset(
     of_images = next((kind for kind in files if kind != TEXT), None)
     data = None
     if not description.problems:
+        _describe_inputs(description, source, corpus, cut)
+    if not description.problems:
         data = load_dataset(name, data_root, vocabulary=vocabulary, tokenizer=tokenizer, features=of_images)
     description.vocabulary = len(data.vocabulary) if data else None
     description.splits |= _describe_splits(corpus, image_files, data)
@@ -116,6 +121,12 @@ def describe_dataset(
     if data is not None:
         _describe_judgements(description, name, data_root, source, data, corpus)
     return description
+
+
+def _describe_inputs(description: Description, source: Source, corpus: Corpus, tokenizer: Tokenizer) -> None:
+    """Add the further inputs; captions without a sentence in a file of sentences are problems."""
+    input_numbers(corpus, source.folder, found_inputs(source.folder), tokenizer, description.problems)
+    description.inputs |= describe_inputs(source.folder)
 
 
 def _describe_judgements(

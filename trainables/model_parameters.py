@@ -4,7 +4,7 @@ A model's parameters are keyword arguments of its constructor. This module has t
 wrong ``model_parameters`` of a config are refused before a search starts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -58,10 +58,28 @@ def check_weights(weights: str, key: str) -> None:
 
 FEATURES: NameTable[str] = NameTable(
     "models",
-    {"vsepp": "global", "vsrn": "regions", "scan": "regions", "wsabie": "global", "head": "global"},
+    {"vsepp": "global", "vsrn": "regions", "scan": "regions", "gsmn": "regions", "wsabie": "global", "head": "global"},
     lambda _, about: str(about["features"]),
 )
-"""Model -> kind of image features that it reads: ``global`` (I, D) or ``regions`` (I, R, D)."""
+"""Model -> kind of image features that it reads: ``global`` (I, D), ``regions`` (I, R, D), or ``none``."""
+
+GSMN_PARTS = 16
+"""Parts of a vector whose cosines are a matching vector of GSMN."""
+
+READS_LENGTHS = ("vsepp", "scan", "hgr")
+"""The models that read images, or clips, of different numbers of regions, or frames."""
+
+FURTHER_INPUTS: Mapping[str, Callable[[Mapping[str, object]], tuple[str, ...]]] = {
+    "gsmn": lambda chosen: (
+        ("boxes", "parses") if (chosen.get("graph"), chosen.get("edges")) == ("paper", "sparse") else ("boxes",)
+    )
+}
+"""Model -> function from its parameters to the further inputs (``trainables.data.inputs.INPUTS``) that it reads."""
+
+
+def further_inputs(model: str, parameters: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the further inputs that a model reads with some parameters."""
+    return FURTHER_INPUTS[model](parameters) if model in FURTHER_INPUTS else ()
 
 
 COUNT = Domain("a whole number of at least 1", lambda value: type(value) is int and value >= 1)
@@ -92,6 +110,7 @@ MODEL_PARAMETERS: NameTable[Mapping[str, Domain]] = NameTable(
             "lambda_lse": POSITIVE,
             "negative_slope": NOT_NEGATIVE,
         },
+        "gsmn": {"graph": one_of("published", "paper"), "edges": one_of("dense", "sparse"), "lambda_softmax": POSITIVE},
         "wsabie": {"radius": POSITIVE},
         "head": {"image_head": HEADS, "caption_head": HEADS, "hidden_size": COUNT},
     },
@@ -104,6 +123,15 @@ MODEL_PARAMETERS: NameTable[Mapping[str, Domain]] = NameTable(
 
 ``backbone`` is for training from pixels, ``pooling`` for regions instead of global features.
 """
+
+
+def check_embedding_size(model: str, embedding_size: int) -> None:
+    """Refuse a size of the joint space that a model cannot cut into its parts (``ConfigError``)."""
+    if model == "gsmn" and embedding_size % GSMN_PARTS:
+        raise ConfigError(
+            f"training.embedding_size: gsmn compares {GSMN_PARTS} equal parts of each vector, so a multiple of "
+            f"{GSMN_PARTS}, got {embedding_size}"
+        )
 
 
 def check_model_parameters(model: str, parameters: Mapping[str, object]) -> None:

@@ -12,7 +12,7 @@ from search_spaces import SPACES
 from search_spaces.space import suggestion
 from trainables.checkpoint import BEST, EpochReport, find_latest, read_file, save_epoch
 from trainables.config import TrialConfig, check_metric
-from trainables.data.dataset import check_batch_size, check_modality, data_notes, open_dataset
+from trainables.data.dataset import check_batch_size, check_modality, check_region_counts, data_notes, open_dataset
 from trainables.errors import CheckpointError, ConfigError, DataError, Mistakes
 from trainables.files import make_writable, parse_state, write_whole
 from trainables.plugins.in_use import references
@@ -128,6 +128,7 @@ def train(
     check_metric(config.metric)
     data = open_dataset(config, Path(data_root))
     check_modality(config, data)
+    check_region_counts(config, data)
     check_batch_size(data, config.training)
     _open_directory(directory, resume=resume)
     # Imported after the checks above, because torch takes seconds to import.

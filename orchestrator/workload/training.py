@@ -15,6 +15,7 @@ from trainables.config import PIXELS, TEXT, TOKENIZERS, TrialConfig
 from trainables.data.dataset import (
     check_batch_size,
     check_modality,
+    check_region_counts,
     check_widths,
     data_notes,
     data_settings,
@@ -78,6 +79,7 @@ class TrainablesWorkload:
             _judgements(config.dataset, self.data_root, data)
             digests[data_key(config)] = data.digest
             check_modality(config, data)
+            check_region_counts(config, data)
             check_widths(config, data)
             searched = cell.space.training.get("batch_size")
             for size in searched.ends() if searched else (cell.training.batch_size,):

@@ -5,6 +5,7 @@ from inspect import signature
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
 from trainables.errors import Blaming, PluginError
+from trainables.models.gsmn import GSMN
 from trainables.models.head import HeadModel
 from trainables.models.retrieval_model import RetrievalModel
 from trainables.models.scan import SCAN
@@ -28,7 +29,9 @@ def _class_of_plugin(name: str, _: object) -> type[RetrievalModel]:
 
 
 MODELS: NameTable[type[RetrievalModel]] = NameTable(
-    "models", {"vsepp": VSEPP, "vsrn": VSRN, "scan": SCAN, "wsabie": WSABIE, "head": HeadModel}, _class_of_plugin
+    "models",
+    {"vsepp": VSEPP, "vsrn": VSRN, "scan": SCAN, "gsmn": GSMN, "wsabie": WSABIE, "head": HeadModel},
+    _class_of_plugin,
 )
 
 
