@@ -39,6 +39,9 @@ REGION_PARAMETERS = {"vsepp": "pooling"}
 PIXELS = "pixels"
 """Input of a model whose backbone is trained along, instead of features."""
 
+NO_FEATURES = "none"
+"""Image features of a model that reads further inputs alone."""
+
 PIXEL_MODELS = ("vsepp",)
 """The models that can be trained from pixels."""
 

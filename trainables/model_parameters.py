@@ -58,7 +58,16 @@ def check_weights(weights: str, key: str) -> None:
 
 FEATURES: NameTable[str] = NameTable(
     "models",
-    {"vsepp": "global", "vsrn": "regions", "scan": "regions", "gsmn": "regions", "wsabie": "global", "head": "global"},
+    {
+        "vsepp": "global",
+        "vsrn": "regions",
+        "scan": "regions",
+        "gsmn": "regions",
+        "hgr": "regions",
+        "ce": "none",
+        "wsabie": "global",
+        "head": "global",
+    },
     lambda _, about: str(about["features"]),
 )
 """Model -> kind of image features that it reads: ``global`` (I, D), ``regions`` (I, R, D), or ``none``."""
@@ -66,13 +75,21 @@ FEATURES: NameTable[str] = NameTable(
 GSMN_PARTS = 16
 """Parts of a vector whose cosines are a matching vector of GSMN."""
 
+EQUAL_PARTS = {"gsmn": GSMN_PARTS, "hgr": 2}
+"""Model -> number of equal parts into which it cuts its vectors."""
+
+UNBOUNDED = ("gsmn", "wsabie")
+"""The models whose similarities are no cosines, nor means of such, and may lie outside of [-1, 1]."""
+
 READS_LENGTHS = ("vsepp", "scan", "hgr")
 """The models that read images, or clips, of different numbers of regions, or frames."""
 
 FURTHER_INPUTS: Mapping[str, Callable[[Mapping[str, object]], tuple[str, ...]]] = {
     "gsmn": lambda chosen: (
         ("boxes", "parses") if (chosen.get("graph"), chosen.get("edges")) == ("paper", "sparse") else ("boxes",)
-    )
+    ),
+    "hgr": lambda _: ("role_graphs",),
+    "ce": lambda _: ("experts",),
 }
 """Model -> function from its parameters to the further inputs (``trainables.data.inputs.INPUTS``) that it reads."""
 
@@ -90,6 +107,12 @@ WEIGHTS = Domain(
     lambda value: isinstance(value, str) and bool(value),
 )
 
+
+SHARE = Domain(
+    "a number of at least 0 and below 1",
+    lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1,
+)
+"""Share of numbers that dropout drops."""
 
 HEADS = one_of("linear", "mlp", "residual", "identity")
 """Heads, which map features of images or captions into the joint space."""
@@ -111,6 +134,14 @@ MODEL_PARAMETERS: NameTable[Mapping[str, Domain]] = NameTable(
             "negative_slope": NOT_NEGATIVE,
         },
         "gsmn": {"graph": one_of("published", "paper"), "edges": one_of("dense", "sparse"), "lambda_softmax": POSITIVE},
+        "hgr": {"lambda_softmax": POSITIVE, "dropout": SHARE, "graph_dropout": SHARE},
+        "ce": {
+            "clusters": COUNT,
+            "text_clusters": COUNT,
+            "gating": one_of("published", "simultaneous"),
+            "padding": one_of("masked", "published"),
+            "max_tokens": COUNT,
+        },
         "wsabie": {"radius": POSITIVE},
         "head": {"image_head": HEADS, "caption_head": HEADS, "hidden_size": COUNT},
     },
@@ -127,10 +158,11 @@ MODEL_PARAMETERS: NameTable[Mapping[str, Domain]] = NameTable(
 
 def check_embedding_size(model: str, embedding_size: int) -> None:
     """Refuse a size of the joint space that a model cannot cut into its parts (``ConfigError``)."""
-    if model == "gsmn" and embedding_size % GSMN_PARTS:
+    parts = EQUAL_PARTS.get(model, 1)
+    if embedding_size % parts:
         raise ConfigError(
-            f"training.embedding_size: gsmn compares {GSMN_PARTS} equal parts of each vector, so a multiple of "
-            f"{GSMN_PARTS}, got {embedding_size}"
+            f"training.embedding_size: {model} cuts each vector into {parts} equal parts, so it must be a multiple of "
+            f"{parts}, got {embedding_size}"
         )
 
 

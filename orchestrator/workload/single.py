@@ -8,6 +8,7 @@ from typing import Any
 
 from orchestrator.experiment.plugins import installed_sources, load_plugins
 from orchestrator.experiment.yaml_files import Document, override, read_yaml, validate, yaml_text
+from orchestrator.workload.notes import similarity_notes
 from search_spaces import SPACES
 from search_spaces.space import suggestion
 from trainables.checkpoint import BEST, EpochReport, find_latest, read_file, save_epoch
@@ -138,7 +139,11 @@ def train(
 
     chosen = choose_device(device)
     steps = count_steps(data.splits["train"], config.training)
-    on_start(TrainingStart(directory, str(chosen), steps, tuple(data_notes(config, data))))
+    on_start(
+        TrainingStart(
+            directory, str(chosen), steps, (*data_notes(config, data), *similarity_notes(config.model, config.loss))
+        )
+    )
     checkpoint = find_latest(directory) if resume else None
     write_whole(directory / "config.yaml", yaml_text(config.to_dict()))
     history = read_epochs(directory) if checkpoint else {}

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from trainables.config import PIXELS, TEXT, TEXT_MODELS, TrainingConfig, TrialConfig
+from trainables.config import NO_FEATURES, PIXELS, TEXT, TEXT_MODELS, TrainingConfig, TrialConfig
 from trainables.data.corpus import EVALUATED_CAPTIONS, SPLITS, Corpus, as_consequences, check_records, empty_splits
 from trainables.data.features import (
     check_caption_features,
@@ -167,7 +167,7 @@ def data_settings(config: TrialConfig) -> dict[str, Any]:
     return {
         "vocabulary": config.vocabulary,
         "tokenizer": config.tokenizer,
-        "features": config.features,
+        "features": None if config.features == NO_FEATURES else config.features,
         "text": config.reads_text_features,
         "val_images": config.val_images,
         "inputs": config.inputs,

@@ -180,7 +180,9 @@ def test_blocks_of_pairs_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_embedding_size_must_have_equal_parts() -> None:
-    with pytest.raises(ConfigError, match="training.embedding_size: gsmn compares 16 equal parts of each vector, so a"):
+    with pytest.raises(
+        ConfigError, match="training.embedding_size: gsmn cuts each vector into 16 equal parts, so it must be"
+    ):
         TrialConfig(dataset="x", model="gsmn", training=TrainingConfig(embedding_size=40))
 
 
