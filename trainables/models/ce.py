@@ -30,7 +30,7 @@ References:
 
 import math
 from collections.abc import Mapping
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -105,8 +105,8 @@ class CE(PairModel):
             for key, column in columns.items()
             if key.startswith(EXPERTS)
         }
-        training = config.training
-        return cls(sizes, len(data.vocabulary), training.embedding_size, training.word_size, **config.model_parameters)
+        training, parameters = config.training, dict[str, Any](config.model_parameters)
+        return cls(sizes, len(data.vocabulary), training.embedding_size, training.word_size, **parameters)
 
     def encode_images(self, inputs: Mapping[str, Sets]) -> Sets:
         """Map experts, by their keys (``experts.NAME``), to sets (I, M, embedding_size + 1): vectors, and i_m."""
