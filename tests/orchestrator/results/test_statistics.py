@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from orchestrator.experiment.values import COUNTS, METRICS
 from orchestrator.results.metric_ranges import range_of
 from orchestrator.results.runs import Runs
-from orchestrator.results.statistics import Interval, Measure, holm, measure, t_interval, welch_test
+from orchestrator.results.statistics import Interval, Measure, holm, t_interval, welch_test
 from orchestrator.results.verdict import judge
 from trainables.metrics import retrieval_metrics
 
