@@ -16,6 +16,7 @@ EVERYONE_MAY = {"environment", "journal", "text", "reference"}
 """Rooms that every other room of ``orchestrator`` may import, beside ``trainables`` and ``search_spaces``."""
 
 ROOMS = {
+    "__main__": "cli",
     # It names the commands and imports the one that is called (``cli.COMMANDS``), which no statement shows.
     "cli": "machines",
     "commands": "claims doctor experiment exports extraction forecast machines regression report results searches "

@@ -47,7 +47,7 @@ from trainables.data.tokenizers import (
     infer_tokenizer,
 )
 from trainables.errors import ConfigError, DataError
-from trainables.files import alone, default_cache, read_state, remembered, write_whole, writing_to
+from trainables.files import alone, default_cache, make_in_cache, read_state, remembered, write_whole, writing_to
 from trainables.model_parameters import check_identity
 
 _INFERRED = {tokenizer.name: tokenizer for tokenizer in REASONS}
@@ -249,7 +249,7 @@ def tokenizer_of(source: Source, name: str | None) -> Tokenizer:
     images = corpus.split("train") or corpus.images
     inferred = infer_tokenizer([caption for image in images for caption in image.captions])
     with writing_to(record.parent):
-        record.parent.mkdir(parents=True, exist_ok=True)
+        make_in_cache(record.parent)
         write_whole(record, json.dumps({"tokenizer": inferred.name}))
     return inferred
 
@@ -276,7 +276,7 @@ def _prepare_once(
 ) -> tuple[Vocabulary, dict[str, SplitArrays]] | None:
     """Prepare a folder and open it; a folder that another process has prepared meanwhile is only opened."""
     with writing_to(folder.parent):
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        make_in_cache(folder.parent)
         with alone(folder.with_name(f".{folder.name}.lock")):
             opened = open_prepared(folder, tokenizer)
             if opened is None:

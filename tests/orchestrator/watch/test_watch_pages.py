@@ -297,6 +297,6 @@ def test_the_printed_address_and_the_cookie_hold_any_token(tmp_path: Path, token
     with listening.socket, served(tmp_path, token=token) as server:
         opened = urlsplit(listening.address())
         assert opened.hostname == own_name(token)
-        welcome = server.ask(f"/?{opened.query}", host=opened.netloc)
+        welcome = server.ask(f"/?{opened.query}", host=f"{own_name(token)}:{server.port}")
         assert welcome.status == 303
         assert server.ask("/", cookie=welcome.headers["set-cookie"].split(";")[0]).status == 200
