@@ -121,7 +121,7 @@ class History:
         source: Where the records come from, for messages.
         experiment: The experiment of the newest start; false before the first start.
         confirm: The confirmation of the newest start that had one: a search may start again without one.
-        data, environment, storage, options: Those of the newest start, see ``ExperimentStarted``.
+        data, data_caveats, environment, storage, options: Those of the newest start, see ``ExperimentStarted``.
         footprints: Study -> the most bytes of GPU memory that a trial took, and the bytes that were free before;
             measured with the resources and on the machine of the newest start.
         fusions: Study -> number of fused trials that train fastest, measured as ``footprints``.
@@ -135,6 +135,7 @@ class History:
             the candidates that people judged. See ``EvaluatedOnTest``; no entry where the record has none.
         confirm_looks: Dataset -> how often its test split was opened for trials of a confirmation.
         plans: Dataset -> the newest plan of its confirmation; no entry where an older version confirmed.
+        is_rerun: Whether the trials are those of a suite of baselines; its experiment searches and confirms nothing.
         outcome, ended_by: How the newest start ended, see ``ExperimentEnded``; ``None`` if it runs or was killed.
         concurrency: Most trials at a time since memory ran out with these resources on this machine, if it ever did.
         halvings: How often ``concurrency`` was halved.
@@ -145,6 +146,7 @@ class History:
     experiment: BegunExperiment = NO_EXPERIMENT
     confirm: BegunConfirm = field(default_factory=BegunConfirm)
     data: Mapping[str, str] = field(default_factory=dict)
+    data_caveats: Mapping[str, Sequence[str]] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
     storage: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
@@ -161,6 +163,7 @@ class History:
     test_judged: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
     confirm_looks: dict[str, int] = field(default_factory=dict)
     plans: dict[str, records.ConfirmationPlan] = field(default_factory=dict)
+    is_rerun: bool = False
     outcome: str | None = None
     ended_by: str | None = None
     concurrency: int | None = None
@@ -195,6 +198,14 @@ class History:
     def finished(self) -> bool:
         """Whether the newest start came to its end."""
         return self.outcome == "finished"
+
+    @property
+    def searched(self) -> bool:
+        """Whether the newest start came to its end, and the search with it or before it.
+
+        ``confirm`` of a search that was killed or interrupted comes to its end, and leaves the rest of the search.
+        """
+        return self.finished and self.ended_by not in (None, "signal")
 
     @classmethod
     def of(cls, events: Iterable[records.Record], source: str = "the journal") -> "History":
@@ -250,10 +261,14 @@ class History:
         # Configs of trials may have names that plug-ins define, which readers have to know; no code of a plug-in runs.
         use(begun.plugins)
         self.experiment, self.data = begun, record.data
+        self.data_caveats = record.data_caveats
         self.confirm = begun.confirm or self.confirm
         self.environment = record.environment
         self.storage, self.options = record.storage, record.options
         self.outcome = self.ended_by = None
+
+    def _on_suite_started(self, record: records.SuiteStarted) -> None:
+        self.is_rerun = True
 
     def _on_experiment_ended(self, record: records.ExperimentEnded) -> None:
         self.outcome, self.ended_by = record.outcome, record.ended_by
@@ -269,6 +284,7 @@ class History:
             created_after=self.spending.seconds,
             stage=record.stage,
             candidate=record.candidate,
+            search=record.search or 1,
         )
 
     def _on_epoch(self, record: records.EpochEnded) -> None:

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from orchestrator.journal.trial import PriorPoint, Stage, TrialState, WarmTrial
 
-LEFT_OUT = frozenset({"format", "elapsed", "first", "level", "ranks", "judged"})
+LEFT_OUT = frozenset({"format", "elapsed", "first", "level", "ranks", "judged", "search"})
 """Fields that a line does not have where they are ``None``."""
 
 
@@ -69,6 +69,8 @@ class ExperimentStarted(Record, frozen=True, kw_only=True, tag="experiment_start
         data: Digest of each dataset, by name.
         tokenizers: Dataset -> what cuts its captions into tokens, with a digest where it is a file; empty in journals
             of older versions, which cut all captions as English.
+        data_caveats: Dataset -> sentences about pictures and captions that are there several times, see
+            ``trainables.data.repeats``; empty in journals of older versions.
         environment: Versions, git revision and machine, see ``machines.cluster.describe_environment``.
         storage: Where checkpoints are kept: a folder or ``s3://bucket/prefix``; ``None`` is the experiment's folder.
         options: Options of the command line that a command which resumes needs, by name without dashes.
@@ -80,6 +82,7 @@ class ExperimentStarted(Record, frozen=True, kw_only=True, tag="experiment_start
     storage: str | None = None
     options: Mapping[str, str] = msgspec.field(default_factory=dict)
     tokenizers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    data_caveats: Mapping[str, Sequence[str]] = msgspec.field(default_factory=dict)
 
 
 class SuiteStarted(Record, frozen=True, kw_only=True, tag="suite_started"):
@@ -163,10 +166,12 @@ class TrialCreated(TrialRecord, frozen=True, kw_only=True, tag="trial_created"):
         stage: Purpose of the trial: ``search``, ``confirm`` or ``regress``.
         candidate: Id of the first trial of the search with the same setting, which this trial repeats with another
             seed; ``None`` where the trial repeats none.
-        study: Name of the (dataset, model, loss) cell.
+        study: Name of the (dataset, model, loss) cell, with the number of its search where that is not the first.
         number: Position in the stage of its study, >= 0.
         params: Suggestion of the searcher, by the names of the search space.
         config: All settings that decide the outcome, with the keys of a training's file.
+        search: Number of the search, among the independent searches of its study, that the trial belongs to, from 1;
+            without it the first, as in journals of older versions.
     """
 
     stage: Stage
@@ -175,6 +180,7 @@ class TrialCreated(TrialRecord, frozen=True, kw_only=True, tag="trial_created"):
     number: int
     params: Mapping[str, Any]
     config: Mapping[str, Any]
+    search: int | None = None
 
 
 class TrialStarted(TrialRecord, frozen=True, kw_only=True, tag="trial_started"):

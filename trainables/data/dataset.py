@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from trainables.config import PIXELS, TEXT, TEXT_MODELS, TrainingConfig, TrialConfig
-from trainables.data.corpus import EVALUATED_CAPTIONS, SPLITS, Corpus, as_consequences, check_records, empty_splits
+from trainables.data.corpus import SPLITS, Corpus, as_consequences, check_records, empty_splits
 from trainables.data.features import (
     check_caption_features,
     check_features,
@@ -32,6 +32,7 @@ from trainables.data.features import (
 )
 from trainables.data.pictures import ImageFiles, check_links, find_image_files, link_problem
 from trainables.data.prepared import CAPTION_ROWS, VERSION, FeatureRows, SplitArrays, open_prepared, prepare
+from trainables.data.repeats import Members, group_images
 from trainables.data.source import Source, find_source
 from trainables.data.text_features import NAME as TFIDF
 from trainables.data.text_files import Strings
@@ -73,6 +74,9 @@ class Split:
         caption_features: Rows of the whole file of the captions' features, shape (rows, D), float16 or float32,
             memory-mapped; ``None`` where these were not asked for.
         caption_rows: Row of each caption in ``caption_features``, shape (C,), int64; ``None`` without such features.
+        image_groups: A number of each image, shape (I,), int64, that equal feature rows of all splits share; ``None``
+            where that is not known.
+        caption_groups: The same of captions with equal tokens, shape (C,).
         labels: Class of each image, shape (I,), int64, where images retrieve images of their class; ``None`` where
             images and captions retrieve each other. Caption i is then image i, with its features.
     """
@@ -91,6 +95,8 @@ class Split:
     caption_features: np.ndarray | None = None
     caption_rows: np.ndarray | None = None
     labels: np.ndarray | None = None
+    image_groups: np.ndarray | None = None
+    caption_groups: np.ndarray | None = None
 
     def queries_digest(self) -> str:
         """Return the SHA-256 of the ids of the images and the captions, whatever the features are; 64 hex digits."""
@@ -113,6 +119,8 @@ class Split:
             captions=self.captions[:captions],
             caption_rows=None if self.caption_rows is None else self.caption_rows[:captions],
             labels=None if self.labels is None else self.labels[:images],
+            image_groups=None if self.image_groups is None else self.image_groups[:images],
+            caption_groups=None if self.caption_groups is None else self.caption_groups[:captions],
         )
 
 
@@ -127,6 +135,13 @@ class Dataset:
     digest: str
     vocabulary: Vocabulary
     splits: Mapping[str, Split]
+
+
+def members_of(split: Split) -> Members:
+    """Return which images and captions of a split are equal; without that knowledge each is another."""
+    images = np.arange(len(split.image_rows)) if split.image_groups is None else split.image_groups
+    captions = np.arange(len(split.captions)) if split.caption_groups is None else split.caption_groups
+    return Members(np.asarray(images), np.asarray(captions), np.asarray(split.image_of_caption))
 
 
 def open_dataset(config: TrialConfig, data_root: Path) -> Dataset:
@@ -194,6 +209,9 @@ def load_dataset(
             raise DataError(problems)
         numbered = {split: np.arange(len(corpus.split(split)), dtype=np.int64) for split in SPLITS}
         rows = {"image_rows": feature_rows(corpus, files) if files else numbered}
+        images = np.cumsum([0, *(len(numbered[split]) for split in SPLITS)])
+        own = {split: numbered[split] + first for split, first in zip(SPLITS, images[:-1], strict=True)}
+        rows["image_groups"] = group_images(files, rows["image_rows"]) if files else own
         rows |= {CAPTION_ROWS: feature_rows(corpus, texts, of_captions=True)} if texts else {}
         opened = _prepare_once(folder, corpus, rows, vocabulary, cut)
     if opened is None:
@@ -237,21 +255,43 @@ def tokenizer_of(source: Source, name: str | None) -> Tokenizer:
     if source.has_one_modality:
         return ENGLISH
 
+    return _INFERRED[_facts_of(source)["tokenizer"]]
+
+
+def _facts_of(source: Source) -> dict[str, Any]:
+    """Return what follows from reading a dataset's captions and splits, which is remembered with its files.
+
+    Returns:
+        ``tokenizer``: the name of the inferred one; ``reading``: lines of the digest about how the files were read.
+
+    Raises:
+        DataError: If the captions must be read for the first time, and a file cannot be read.
+    """
     if outside := files_outside(source, ()):
         raise DataError(outside)
-    digests = [remembered(path, file_digest)["digest"] for path in source.files]
+    digests: list[Any] = [remembered(path, file_digest)["digest"] for path in source.files]
     digests += [] if source.plugin is None else [source.plugin.digest]
-    name = f"tokenizer-{hashlib.sha256(json.dumps(digests).encode()).hexdigest()[:32]}-v{RULE}.json"
+    # How captions are read may follow from the feature files beside them.
+    digests += [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in source.own_feature_files()]
+    name = f"reading-{hashlib.sha256(json.dumps(digests).encode()).hexdigest()[:32]}-v{RULE}.json"
     record = default_cache() / "files" / name
     with contextlib.suppress(OSError, ValueError, TypeError, LookupError, RecursionError):
-        return _INFERRED[read_state(record)["tokenizer"]]
+        facts: dict[str, Any] = read_state(record)
+        if facts["tokenizer"] in _INFERRED and all(isinstance(line, str) for line in facts["reading"]):
+            return facts
     corpus = source.read()
     images = corpus.split("train") or corpus.images
     inferred = infer_tokenizer([caption for image in images for caption in image.captions])
+    reading = [*corpus.reading]
+    if source.plugin is not None:
+        # The code of a plug-in decides what it reads of the files.
+        content = [[image.id, image.filename, image.split, *image.captions] for image in corpus.images]
+        reading.append(f"read by a plug-in as {hashlib.sha256(json.dumps(content).encode()).hexdigest()}")
+    facts = {"tokenizer": inferred.name, "reading": reading}
     with writing_to(record.parent):
         make_in_cache(record.parent)
-        write_whole(record, json.dumps({"tokenizer": inferred.name}))
-    return inferred
+        write_whole(record, json.dumps(facts))
+    return facts
 
 
 def _check_made_with(tokenizer: Tokenizer, texts: Mapping[str, Path]) -> None:
@@ -298,9 +338,8 @@ def dataset_digest(source: Source, files: Mapping[str, Path], texts: Mapping[str
     if outside := files_outside(source, everything):
         raise DataError(outside)
     digest = hashlib.sha256()
-    if source.is_coco:
-        # Not all captions of these files are read.
-        digest.update(f"{EVALUATED_CAPTIONS} captions in val and test\n".encode())
+    for line in _facts_of(source)["reading"]:
+        digest.update(f"{line}\n".encode())
     if tokenizer != ENGLISH:
         digest.update(f"tokenizer {tokenizer.identity}\n".encode())
     for path in (*source.files, *_sidecars(everything)):
