@@ -8,6 +8,7 @@ import atexit
 import errno
 import gc
 import os
+import stat
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -43,7 +44,7 @@ GROUPS = {
         "resume": "Resume a search that was interrupted or killed, with the settings that it started with.",
         "extend": "Give a search that has ended more trials, more hours, or another limit by --set.",
         "confirm": "Train the best trials of a search again with fresh seeds. The same command resumes.",
-        "judge": "Compare the confirmed candidates by another test or with a model from elsewhere. Writes nothing.",
+        "judge": "Say which candidate is better: of tables of results, or of an experiment. Writes nothing.",
         "gate": "Keep or discard a proposal. At most 5 % of streams, however long, keep a proposal that is no better.",
         "status": "Show the state of an experiment that runs or has ended: stages, trials, budget, winners.",
         "watch": "Serve live pages about experiments that run, will run or have ended; Ctrl-C ends the server.",
@@ -182,6 +183,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     _warn_of_secrets(list(sys.argv[1:] if arguments is None else arguments))
     gc.set_threshold(NEW_OBJECTS)
+    # Whatever the umask of a container or a cluster says, no file of ours can be written by everybody.
+    os.umask(os.umask(0o077) | stat.S_IWOTH)
     atexit.register(_spare_last_collection)
     try:
         with sigterm_as_ctrl_c():
@@ -231,3 +234,7 @@ def _warn_of_secrets(arguments: list[str]) -> None:
         "tracking server, set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD instead",
         error=True,
     )
+
+
+if __name__ == "__main__":
+    main()

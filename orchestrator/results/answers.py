@@ -7,7 +7,7 @@ the best of each loss in the search is called unconfirmed. The analyses of the h
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -32,16 +32,17 @@ from orchestrator.results.analyses import (
 )
 from orchestrator.results.answer import Answer, Cell, Column, Json, Quantity, table_of
 from orchestrator.results.bands import Band, band_answers, bands
-from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.caveats import caveats, comparability
 from orchestrator.results.confirmation import Confirmation, best_metrics, confirmations, race_names
-from orchestrator.results.crossed import Runs
+from orchestrator.results.crossed import ImageRows
 from orchestrator.results.datasets import FEW, LEVEL, common_losses, interaction_test, mean_ranks
 from orchestrator.results.equal_budget import equal_budgets, optimism_of
 from orchestrator.results.judged import judged_answer, judged_verdicts
-from orchestrator.results.questions import WHICH_COEFFICIENTS, WHICH_LOSS, answer_questions
+from orchestrator.results.questions import answer_questions
 from orchestrator.results.race import Race, describe_race
+from orchestrator.results.taken_back import CHANCE_METRIC, taken_back
 from orchestrator.results.trends import trend_answer, trends_of
+from orchestrator.results.verdict import WHICH_COEFFICIENTS, WHICH_LOSS, DatasetVerdict, deprecated_verdict
 from orchestrator.results.winner import Winner, identity_of, winners_of
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import (
@@ -105,6 +106,19 @@ class Summary:
         """Dataset with a verdict -> whether the verdict holds by people's judgements; ``None`` without judgements."""
         return {
             dataset: judged_answer(verdict, judged_verdicts(self.confirmations[dataset]))
+            for dataset, verdict in self.verdicts.items()
+        }
+
+    @cached_property
+    def taken_back(self) -> Mapping[str, tuple[str, ...]]:
+        """Dataset with a verdict -> sentences that take its headline back, see ``taken_back``."""
+        return {
+            dataset: taken_back(
+                verdict,
+                self.confirmations[dataset].by_other_test,
+                self.judged[dataset],
+                chance_of(self, dataset) if verdict.metric == CHANCE_METRIC else None,
+            )
             for dataset, verdict in self.verdicts.items()
         }
 
@@ -200,7 +214,8 @@ class Summary:
             "objectives": [goal.model_dump() for goal in self.objectives],
             "ended_by": history.ended_by,
             "winners": {dataset: winner.to_dict() for dataset, winner in self.winners.items()},
-            "verdicts": [verdict.to_dict() for verdict in self.verdicts.values()],
+            "datasets": {dataset: verdict.to_dict() for dataset, verdict in self.verdicts.items()},
+            "verdicts": [deprecated_verdict(verdict) for verdict in self.verdicts.values()],
             "races": {dataset: race.to_dict() for dataset, race in self.races.items()},
             "equal_budget": dict(self.equal_budget),
             "optimism": dict(self.optimism),
@@ -243,7 +258,10 @@ def analyses_of(summary: Summary, dataset: str) -> list[Answer]:
 def dataset_answers(summary: Summary, dataset: str) -> list[Answer]:
     """Return the answers to a dataset's questions; the first is the headline of the dataset."""
     verdict = summary.verdicts.get(dataset)
-    return [unconfirmed(summary, dataset)] if verdict is None else answer_questions(verdict)
+    if verdict is None:
+        return [unconfirmed(summary, dataset)]
+    headline, *further = answer_questions(verdict)
+    return [replace(headline, taken_back=summary.taken_back[dataset]), *further]
 
 
 def headline_of(summary: Summary, dataset: str) -> Answer:
@@ -318,15 +336,16 @@ def over_datasets(summary: Summary) -> list[Answer]:
     """Return the winners of all datasets, and whether the order of losses is the same on all of them."""
     # Of each loss its best candidate counts, and in the test over images the best with their values. A single seed
     # that is left of several would count as exact there.
-    runs: dict[str, dict[str, Runs]] = {}
+    runs: dict[str, dict[str, ImageRows]] = {}
     scores: dict[str, dict[str, float]] = {}
     for dataset, verdict in summary.verdicts.items():
         for candidate in verdict.candidates:
-            scores.setdefault(dataset, {}).setdefault(candidate.loss, candidate.result.mean)
+            scores.setdefault(dataset, {}).setdefault(candidate.loss, candidate.mean(verdict.metric))
             of_loss = runs.setdefault(dataset, {})
-            is_lone = candidate.has_seeds and len(candidate.values) < 2
-            if candidate.images and not is_lone and candidate.loss not in of_loss:
-                of_loss[candidate.loss] = candidate.image_runs()
+            is_lone = candidate.has_seeds and candidate.count < 2
+            rows = candidate.image_rows(verdict.metric, candidate.unit)
+            if rows is not None and not is_lone and candidate.loss not in of_loss:
+                of_loss[candidate.loss] = rows
     metric = summary.history.metric
     every = "every" if all(dataset in scores for dataset in summary.datasets) else "every confirmed"
     answers = (_winners(summary), _order(runs, scores, metric, every), _mean_ranks(scores, metric))
@@ -349,6 +368,7 @@ def _winners(summary: Summary) -> Answer:
     ]
     rows: list[Sequence[Cell]] = []
     said: dict[str, list[str]] = {}
+    back: list[str] = []
     for dataset in summary.datasets:
         answer, verdict = headline_of(summary, dataset), summary.verdicts.get(dataset)
         if verdict is None or verdict.winner is None:
@@ -361,18 +381,19 @@ def _winners(summary: Summary) -> Answer:
         lead = None if difference is None else Quantity(difference, None, numbers.get("low"), numbers.get("high"))
         name, setting = printed(winner.loss), setting_text(winner.parameters) or "default"
         about = (printed(dataset), winner.label, winner.loss, name, setting, None)
-        rows.append((*about, winner.quantity, lead, answer.verdict))
-        place = printed(dataset) + ("" if answer.verdict == "better" else f" ({answer.verdict})")
+        rows.append((*about, winner.quantity(verdict.metric), lead, answer.verdict))
+        place = printed(dataset) + ("" if answer.badge == "better" else f" ({answer.badge})")
+        back += [f"{printed(dataset)}: {sentence}" for sentence in answer.taken_back]
         brief = setting_text(winner.parameters, most=BRIEF)
         said.setdefault(name if several or not brief else brief, []).append(place)
     winners = [f"{name} on {listed(places)}" for name, places in said.items()]
     headline = f"Winners: {'; '.join(winners)}." if winners else "No dataset has been confirmed yet."
     question = f"Which {'loss' if several else 'setting'} wins on each dataset?"
-    return Answer(WINNERS, "", question, headline, table=table_of(columns, rows))
+    return Answer(WINNERS, "", question, headline, table=table_of(columns, rows), taken_back=tuple(back))
 
 
 def _order(
-    runs: Mapping[str, Mapping[str, Runs]], scores: Mapping[str, Mapping[str, float]], metric: str, every: str
+    runs: Mapping[str, Mapping[str, ImageRows]], scores: Mapping[str, Mapping[str, float]], metric: str, every: str
 ) -> Answer | None:
     """Return whether the differences between losses depend on the dataset; ``None`` where it cannot be tested.
 
