@@ -11,13 +11,13 @@ from typing import Any
 from orchestrator.extraction.feature_files import write_features, zero_shot_of_val
 from trainables.config import TEXT
 from trainables.data.corpus import Image
-from trainables.data.dataset import file_digest
 from trainables.data.features import captions_digest, images_digest
 from trainables.data.importing.dataset_plan import Plan, plan_dataset, read_picture
 from trainables.data.importing.features import read_matrices
 from trainables.data.importing.material import Columns
 from trainables.data.importing.sources import read_sources
 from trainables.data.importing.splits import Rule
+from trainables.data.text_files import file_digest
 from trainables.dataset_description import Description, describe_dataset
 from trainables.errors import ConfigError, DataError
 from trainables.files import aside, force_to_disk, make_writable, take_place, write_whole
