@@ -16,12 +16,13 @@ from orchestrator.commands.keys import Listed, list_keys, make_schema
 from orchestrator.commands.options import Json, Plugins
 from orchestrator.experiment.experiment import shipped_experiments
 from orchestrator.experiment.plugins import load_plugins
-from orchestrator.experiment.values import COUNTS, METRICS, SAMPLERS
+from orchestrator.experiment.values import SAMPLERS
 from orchestrator.experiment.yaml_files import read_yaml
 from orchestrator.regression.suite import shipped_suites
 from orchestrator.text.terminal import make_console, make_table, say, typed_program
 from search_spaces import SPACES
 from trainables.errors import ConfigError, UserError
+from trainables.metric_table import DIRECTIONS, counts, may_select, metric_of, name_parts
 from trainables.model_parameters import FEATURES, MODEL_PARAMETERS
 from trainables.plugins.in_use import offered
 from trainables.plugins.plugin import installed_plugins
@@ -74,8 +75,11 @@ def list_samplers() -> Iterator[Listed]:
 
 def list_metrics() -> Iterator[Listed]:
     """Yield the measures of a trial, with the keys of ``search`` that accept each measure."""
-    for names, role in ((METRICS, "metric, objective"), (COUNTS, "objective")):
-        yield from ({"name": name, "meaning": meaning, "can be": role} for name, meaning in names.items())
+    for names, role in ((may_select(), "metric, objective"), (counts(), "objective")):
+        for name in names:
+            entry, way = metric_of(name), DIRECTIONS.get(name_parts(name).direction)
+            meaning = f"{entry.printed}: {entry.meaning}{f', {way}' if way else ''}"
+            yield {"name": name, "meaning": meaning, "can be": role}
 
 
 def list_files(shipped: Callable[[], Mapping[str, Path]]) -> Iterator[Listed]:

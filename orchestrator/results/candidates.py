@@ -1,6 +1,5 @@
 """The parts of a verdict: candidates with their seeds, and how the winner compares."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -11,33 +10,20 @@ from numpy.typing import NDArray
 
 from orchestrator.results.answer import Quantity
 from orchestrator.results.statistics import DifferenceTest, Interval, Measure, Sample, best_of_p, measure, t_interval
-from trainables.judgements.judged_metrics import CONDENSED
-
-_RANGES = {
-    "rsum": (0.0, 600.0),
-    "r1_r5_sum": (0.0, 400.0),
-    "average_recall": (0.0, 100.0),
-    **dict.fromkeys(("r1", "r2", "r4", "r5", "r8", "r10"), (0.0, 100.0)),
-    "map5": (0.0, 1.0),
-    "map_r": (0.0, 1.0),
-    "medr": (1.0, math.inf),
-    "meanr": (1.0, math.inf),
-}
-"""Metric without split and direction -> its lowest and its highest value."""
+from trainables.metric_table import metric_of
 
 
 def range_of(metric: str) -> tuple[float, float]:
     """Return the lowest and the highest value that a metric can have, so that no interval has impossible values.
 
-    The metric may have a split, a direction, and the ending of lists without unjudged pairs. An end is infinite where
-    there is no limit, or for other metrics.
+    An end is infinite where there is no limit, or where the metric is not known here.
 
     Example:
         >>> range_of("test/rsum"), range_of("val/i2t_map5")
         ((0.0, 600.0), (0.0, 1.0))
     """
-    name = metric.rpartition("/")[2].removeprefix("i2t_").removeprefix("t2i_").removesuffix(CONDENSED)
-    return _RANGES.get(name, (-math.inf, math.inf))
+    entry = metric_of(metric)
+    return entry.low, entry.high
 
 
 class Verdict(StrEnum):

@@ -34,6 +34,7 @@ from orchestrator.results.confirmation import metrics_of
 from orchestrator.results.questions import outcomes_of
 from orchestrator.results.statistics import Measure
 from orchestrator.text.wording import printed, setting_text
+from trainables.metric_table import COCOS, VAL, in_section, name_parts, spread_of, values_in
 
 
 @dataclass(frozen=True)
@@ -203,7 +204,7 @@ def _unconfirmed(summary: Summary, dataset: str) -> list[Row]:
         measures = {name: _measure([values[name] for values in trainings if name in values]) for name in trainings[0]}
         config = point.first.config
         about = (config.dataset, config.model, config.loss, point.finished[0].parameters)
-        rows.append(Row(*about, _without_prefix(measures, "val"), str(rank), UNCONFIRMED))
+        rows.append(Row(*about, _without_prefix(measures, VAL), str(rank), UNCONFIRMED))
     return rows
 
 
@@ -215,7 +216,7 @@ def rows_of_verdict(verdict: DatasetVerdict, answers: Sequence[Answer]) -> list[
     outcomes = outcomes_of(answers)
     rows = []
     for rank, candidate in enumerate(verdict.candidates, start=1):
-        measures = _without_prefix(candidate.measures(), verdict.metric.partition("/")[0])
+        measures = _without_prefix(candidate.measures(), name_parts(verdict.metric).section)
         about = (candidate.dataset, candidate.model, candidate.loss, candidate.parameters)
         rows.append(Row(*about, measures, str(rank), outcomes.get(candidate.label, "")))
     return rows
@@ -228,11 +229,10 @@ def _measure(values: Sequence[float]) -> Measure:
 
 def _without_prefix(measures: Mapping[str, Measure], split: str) -> dict[str, Measure]:
     """Return the metrics of a split and the COCOS without prefix; the deviation of COCOS is over batches."""
-    metrics = {name.partition("/")[2]: value for name, value in measures.items() if name.startswith(f"{split}/")}
-    for name, value in measures.items():
-        if name.startswith("cocos/") and not name.endswith("_std"):
-            batches = measures.get(f"{name}_std")
-            metrics[name.removeprefix("cocos/")] = replace(value, std=batches.mean if batches else None)
+    metrics = values_in(measures, split)
+    for name, value in values_in(measures, COCOS).items():
+        batches = measures.get(spread_of(in_section(name, COCOS)))
+        metrics[name] = replace(value, std=batches.mean if batches else None)
     return metrics
 
 

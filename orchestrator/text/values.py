@@ -6,9 +6,6 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
-FRACTIONS = ("map5", "map10")
-"""Endings of the metrics that are fractions; the others are percentages, sums of percentages, or ranks."""
-
 MINUS = "−"
 """The minus of numbers that people read, U+2212."""
 

@@ -24,6 +24,7 @@ from orchestrator.text.values import values_text
 from orchestrator.workload.workload import Workload
 from trainables.errors import UserError, reason_of
 from trainables.files import aside, read_state, take_place, write_whole
+from trainables.metric_table import without_section
 from trainables.ranks import write_ranks
 
 
@@ -171,7 +172,7 @@ def describe_champion(history: History, dataset: str, trial: Trial) -> Champion:
     """Return the description of the winner of a dataset, whose model the given trial trained."""
     summary, metric = Summary(history), history.metric
     winner, verdict = summary.winners[dataset], summary.verdicts.get(dataset)
-    name = metric.removeprefix("val/")
+    name = without_section(metric)
     best = verdict.winner if winner.confirmed and verdict is not None else None
     return Champion(
         dataset=Path(dataset).name,

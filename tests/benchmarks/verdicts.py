@@ -22,13 +22,14 @@ from pathlib import Path
 import numpy as np
 
 from orchestrator.results.candidates import Candidate, DatasetVerdict, Verdict
-from orchestrator.results.crossed import crossed_test, image_values
+from orchestrator.results.crossed import crossed_test
 from orchestrator.results.statistics import DifferenceTest
 from orchestrator.results.verdict import LEVEL, judge
 from tests.benchmarks.closed_form import Pairs, fit, read_pairs
 from tests.benchmarks.flickr8k import NAME, SHARED
 from tests.benchmarks.rows import Row
 from tests.support.crossed_runs import Effects, candidates_of, draw_runs
+from trainables.metric_values import image_values
 from trainables.ranks import Ranks
 
 RESAMPLES = 999

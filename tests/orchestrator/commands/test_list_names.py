@@ -13,12 +13,12 @@ from pydantic import TypeAdapter
 from orchestrator.commands.keys import KINDS, make_schema, meanings_in
 from orchestrator.commands.list_names import LISTS
 from orchestrator.experiment.experiment import load_experiment, shipped_experiments
-from orchestrator.experiment.values import COUNTS, METRICS
 from orchestrator.experiment.yaml_files import parse_yaml
 from orchestrator.regression.suite import shipped_suites
 from search_spaces import SPACES
 from tests.support.commands import CommandLine
 from trainables.errors import ConfigError
+from trainables.metric_table import counts, may_select
 from trainables.model_parameters import FEATURES
 
 ROOT = Path(__file__).parents[3]
@@ -36,7 +36,7 @@ def test_the_version_is_that_of_the_project(cli: CommandLine) -> None:
         ("suites", shipped_suites()),
         ("losses", SPACES),
         ("models", FEATURES),
-        ("metrics", [*METRICS, *COUNTS]),
+        ("metrics", [*may_select(), *counts()]),
     ],
 )
 def test_every_name_is_listed_with_a_line_about_it(cli: CommandLine, what: str, names: Any) -> None:

@@ -1,0 +1,106 @@
+"""The values of metrics from ranks: of each query, whose mean is the metric, and of each image, over which tests run.
+
+The unit of a test is the image with its captions: captions of one image are correlated, so a caption is no independent
+observation. With q the value of a query, the value of image i is
+
+    image to caption:  y_i = q_i                                with q_i the value of the image as a query
+    caption to image:  y_i = m + (sum of q_c - n_i m) / n       with the n_i captions of the image, n = mean of n_i,
+                                                                and m = mean of q_c over all captions
+
+The mean of y_i over the images is the metric, and the spread of y_i shows how the metric varies over images. Where all
+images have equally many captions, y_i is the mean over the captions of the image.
+
+References:
+    [Cochran1977] Cochran, Sampling Techniques, section 6.3: the ratio estimator and its residuals.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainables.metric_table import METRICS, metric_of, name_parts, parts_of
+from trainables.ranks import Integers, Ranks
+
+Values = NDArray[np.float64]
+
+
+class Queries(NamedTuple):
+    """The positives of Q queries of one direction.
+
+    Attributes:
+        positions: Positions among all candidates from 1, ascending, shape (Q, P); infinite where a query has fewer.
+        counts: Number of positives of each query, shape (Q,), from 1.
+    """
+
+    positions: Values
+    counts: NDArray[np.int64]
+
+
+def queries_of(rank: NDArray[np.integer], query: NDArray[np.integer], depth: int | None = None) -> Queries:
+    """Return the positives of queries from their ranks.
+
+    Args:
+        rank: Rank of each positive among the negatives of its query, shape (P,), integers from 1.
+        query: Query of each positive, shape (P,), in [0, Q); each query has a positive.
+        depth: Number of a query's best positives that are kept; all without it.
+    """
+    order = np.lexsort((rank, query))
+    counts = np.bincount(query)
+    first = np.cumsum(counts) - counts
+    place = np.arange(len(query)) - first[query[order]]
+    kept = place < (depth or len(query))
+    order, place = order[kept], place[kept]
+    positions = np.full((len(counts), int(place.max()) + 1), np.inf)
+    # ``rank`` counts only negatives, but the better positives of the query precede this positive as well.
+    positions[query[order], place] = rank[order] + place
+    return Queries(positions, counts.astype(np.int64))
+
+
+def single_queries(rank: NDArray[np.integer]) -> Queries:
+    """Return queries with one positive each, from its rank, shape (Q,)."""
+    return Queries(rank[:, None].astype(np.float64), np.ones(len(rank), dtype=np.int64))
+
+
+def measured(measure: str, queries: Queries) -> Values:
+    """Return the value of each query, (Q,), in a metric of one direction, without direction: ``r5`` (``KeyError``)."""
+    function = METRICS[measure].of_queries
+    if function is None:
+        raise KeyError(measure)
+    return np.asarray(function(*queries), dtype=np.float64)
+
+
+def image_values(ranks: Ranks, metric: str) -> Values:
+    """Return the value of each image; the mean of the values is the metric.
+
+    Args:
+        ranks: Ranks of a split with I images.
+        metric: A metric without its split that is a mean over queries: ``rsum``, ``i2t_r1``, ``t2i_map5`` ...
+
+    Returns:
+        Shape (I,), in the unit of the metric.
+
+    Raises:
+        KeyError: If the metric is no mean over queries, e.g. a median rank.
+        PluginError: If the function of a plug-in's metric fails.
+    """
+    if not metric_of(metric).is_mean:
+        raise KeyError(metric)
+    parts, divisor = parts_of(metric)
+    return np.asarray(sum(_of_images(ranks, part) for part in parts) / divisor)
+
+
+def _of_images(ranks: Ranks, metric: str) -> Values:
+    """Return the values of the images in a metric of one direction."""
+    _, way, measure, _ = name_parts(metric)
+    if way == "i2t":
+        return measured(measure, queries_of(ranks.i2t, ranks.image_of_caption, METRICS[measure].depth))
+    return over_captions(measured(measure, single_queries(ranks.t2i)), ranks.image_of_caption)
+
+
+def over_captions(values: Values, image_of_caption: Integers) -> Values:
+    """Return the value of each image, (I,), from the values of its captions, (C,), see the head of this module."""
+    captions = np.bincount(image_of_caption)
+    sums = np.bincount(image_of_caption, weights=values)
+    mean = values.mean()
+    return np.asarray(mean + (sums - captions * mean) / captions.mean())
