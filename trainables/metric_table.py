@@ -157,7 +157,8 @@ def _of_plugin(name: str, about: Mapping[str, Any]) -> Metric:
     low, high = (sign * math.inf if end is None else end for end, sign in zip(about["range"], (-1, 1), strict=True))
     entry = Metric(
         about["printed"] or name,
-        about["summary"],
+        # The first sentence of the docstring, as in a list.
+        about["summary"][:1].lower() + about["summary"][1:].rstrip("."),
         low=low,
         high=high,
         digits=3 if high - low <= 2 else 1,

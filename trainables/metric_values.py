@@ -14,12 +14,14 @@ References:
     [Cochran1977] Cochran, Sampling Techniques, section 6.3: the ratio estimator and its residuals.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trainables.metric_table import METRICS, metric_of, name_parts, parts_of
+from trainables.metric_table import DIRECTIONS, METRICS, name_parts, parts_of
+from trainables.plugins.in_use import offered
 from trainables.ranks import Integers, Ranks
 
 Values = NDArray[np.float64]
@@ -70,12 +72,13 @@ def measured(measure: str, queries: Queries) -> Values:
     return np.asarray(function(*queries), dtype=np.float64)
 
 
-def image_values(ranks: Ranks, metric: str) -> Values:
+def image_values(ranks: Ranks, metric: str, kept: Mapping[str, Values] | None = None) -> Values:
     """Return the value of each image; the mean of the values is the metric.
 
     Args:
         ranks: Ranks of a split with I images.
         metric: A metric without its split that is a mean over queries: ``rsum``, ``i2t_r1``, ``t2i_map5`` ...
+        kept: Metric of one direction -> values of the images that were kept, see ``values_of_plugins``.
 
     Returns:
         Shape (I,), in the unit of the metric.
@@ -84,18 +87,37 @@ def image_values(ranks: Ranks, metric: str) -> Values:
         KeyError: If the metric is no mean over queries, e.g. a median rank.
         PluginError: If the function of a plug-in's metric fails.
     """
-    if not metric_of(metric).is_mean:
-        raise KeyError(metric)
     parts, divisor = parts_of(metric)
-    return np.asarray(sum(_of_images(ranks, part) for part in parts) / divisor)
+    values = [kept[part] if kept and part in kept else _of_images(ranks, part) for part in parts]
+    return np.asarray(sum(values) / divisor)
 
 
 def _of_images(ranks: Ranks, metric: str) -> Values:
     """Return the values of the images in a metric of one direction."""
     _, way, measure, _ = name_parts(metric)
+    if measure not in METRICS or not METRICS[measure].is_mean:
+        raise KeyError(metric)
     if way == "i2t":
         return measured(measure, queries_of(ranks.i2t, ranks.image_of_caption, METRICS[measure].depth))
     return over_captions(measured(measure, single_queries(ranks.t2i)), ranks.image_of_caption)
+
+
+def values_of_plugins(ranks: Ranks, of_similarities: Mapping[str, Values]) -> dict[str, Values]:
+    """Return metric of one direction -> value of each image, (I,), of the metrics of plug-ins.
+
+    They are kept, so that nobody has to run a plug-in to compare models. ``of_similarities`` has the values of queries
+    in the metrics that are functions of similarities.
+    """
+    values = {
+        f"{way}_{measure}": _of_images(ranks, f"{way}_{measure}")
+        for measure in offered("metrics")
+        if METRICS[measure].of_queries is not None
+        for way in DIRECTIONS
+    }
+    for name, of_queries in of_similarities.items():
+        of_captions = name_parts(name).direction == "t2i"
+        values[name] = over_captions(of_queries, ranks.image_of_caption) if of_captions else of_queries
+    return values
 
 
 def over_captions(values: Values, image_of_caption: Integers) -> Values:

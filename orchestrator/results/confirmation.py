@@ -42,7 +42,7 @@ from orchestrator.text.wording import listed, parameter_names, printed, setting_
 from trainables.errors import ConfigError
 from trainables.metric_table import BEST, TEST, in_section, name_parts, without_section
 from trainables.metric_values import image_values
-from trainables.ranks import Ranks
+from trainables.ranks import Ranks, unpack_numbers
 
 OLDER_LEVEL = 0.04
 """Level of a fixed design whose plan has no level, because an older version made it."""
@@ -300,10 +300,14 @@ class Confirmation:
         kept = {training.id: Ranks.from_text(texts[training.id]) for training in self.repeats if training.id in texts}
         name, first = without_section(metric), next(iter(kept.values()), None)
         return {
-            trial: image_values(ranks, name)
+            trial: image_values(ranks, name, self._values_of(trial))
             for trial, ranks in kept.items()
             if first is not None and ranks.has_queries_of(first)
         }
+
+    def _values_of(self, trial: str) -> dict[str, Sample]:
+        """Return metric of a plug-in, of one direction -> the kept values of the images (``DataError`` if damaged)."""
+        return {name: unpack_numbers(text) for name, text in self.history.test_values.get(trial, {}).items()}
 
     def trained_elsewhere(self, label: str, runs: Sequence[tuple[Mapping[str, float], Ranks]]) -> Candidate:
         """Return a model that was trained elsewhere as a candidate for ``judge``.

@@ -25,7 +25,7 @@ from orchestrator.workload.workload import Workload
 from trainables.errors import UserError, reason_of
 from trainables.files import aside, read_state, take_place, write_whole
 from trainables.metric_table import without_section
-from trainables.ranks import write_ranks
+from trainables.ranks import pack_numbers, write_ranks
 
 
 def ranks_file(directory: Path, trial: Trial, split: str) -> Path:
@@ -69,9 +69,11 @@ def evaluate_on_test(
             # The checkpoints may be elsewhere.
             checkpoints.keep(trial.id, file)
         ranks = evaluation.ranks["test"].to_text() if "test" in evaluation.ranks else None
-        # Without judgements, the record has no such field, as in older versions.
+        # Without judgements, or metrics of plug-ins, the record has no such field, as in older versions.
         judged = [judged_ranks.to_text() for judged_ranks in evaluation.judged] or None
-        ledger.append(EvaluatedOnTest(trial=trial.id, metrics=dict(evaluation.metrics), ranks=ranks, judged=judged))
+        values = {name: pack_numbers(of_images) for name, of_images in evaluation.values.items()} or None
+        metrics = dict(evaluation.metrics)
+        ledger.append(EvaluatedOnTest(trial=trial.id, metrics=metrics, ranks=ranks, judged=judged, values=values))
 
 
 FOLDER, FILE = "weights", "best.safetensors"
