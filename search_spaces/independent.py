@@ -17,6 +17,8 @@ References:
     [Oord2018] van den Oord et al., Representation Learning with Contrastive Predictive Coding. arXiv:1807.03748
     [Zhai2023] Zhai et al., Sigmoid Loss for Language Image Pre-Training, section 3.2. arXiv:2303.15343
     [Yeh2022] Yeh et al., Decoupled Contrastive Learning. arXiv:2110.06848
+    [Lan2025] Lan et al., LLaVE: Large Language and Vision Embedding Models with Hardness-Weighted Contrastive Learning.
+        arXiv:2503.04812
 """
 
 from collections.abc import Mapping
@@ -127,12 +129,33 @@ SMOOTH_AP = LossSpace(
 )
 
 
+def _with_hardness(space: LossSpace, asked: Asked) -> LossSpace:
+    """Return the space of a contrastive loss for a study, which searches the hardness only where asked to.
+
+    A weight exp(alpha s) acts like a scale that is larger by alpha for negatives alone, so the range has the size of
+    usual scales. Published settings have hardness 0.
+    """
+    return with_searched(by_version(space, asked), asked, "hardness", Range(0.0, 20.0), (0.0,))
+
+
+def _like_llave(space: LossSpace, asked: Asked) -> LossSpace:
+    """Return the space of NT-Xent; where the hardness is searched, settings of [Lan2025] are tried first too."""
+    weighed = _with_hardness(space, asked)
+    if "hardness" not in weighed.bounds:
+        return weighed
+    return replace(weighed, published=(*weighed.published, {"temperature": 0.02, "hardness": 9.0}))
+
+
+HARDNESS = {"hardness": NOT_NEGATIVE, "hardness_mode": one_of("all", "hardest")}
+
+
 # The ratio of two temperatures matters, hence the logarithm. 0.1 is the value of [Bleeker2022].
 NT_XENT = LossSpace(
     bounds={"temperature": Range(0.005, 1.0, log=True)},
     earlier={"temperature": Range(0.005, 0.5, log=True)},
     published=({"temperature": 0.1},),
-    parameters={"temperature": or_else(POSITIVE, LEARNED)},
+    parameters={"temperature": or_else(POSITIVE, LEARNED), **HARDNESS},
+    adapt=_like_llave,
 )
 
 
@@ -141,7 +164,12 @@ NT_XENT = LossSpace(
 SIGMOID = LossSpace(
     bounds={"temperature": Range(0.01, 0.5, log=True), "bias": Range(-20.0, 0.0)},
     published=({"temperature": 0.1, "bias": -10.0},),
-    parameters={"temperature": or_else(POSITIVE, LEARNED), "bias": or_else(NUMBER, LEARNED)},
+    parameters={
+        "temperature": or_else(POSITIVE, LEARNED),
+        "bias": or_else(NUMBER, LEARNED),
+        "hardness": HARDNESS["hardness"],
+    },
+    adapt=_with_hardness,
 )
 
 
@@ -149,7 +177,8 @@ SIGMOID = LossSpace(
 DECOUPLED = LossSpace(
     bounds={"temperature": Range(0.005, 0.5, log=True)},
     published=({"temperature": 0.1},),
-    parameters={"temperature": POSITIVE},
+    parameters={"temperature": POSITIVE, **HARDNESS},
+    adapt=_with_hardness,
 )
 
 

@@ -18,7 +18,7 @@ EVERYONE_MAY = {"environment", "journal", "text", "reference"}
 ROOMS = {
     # It names the commands and imports the one that is called (``cli.COMMANDS``), which no statement shows.
     "cli": "machines",
-    "commands": "claims doctor experiment exports extraction forecast machines regression report results searches "
+    "commands": "claims doctor experiment exports extraction forecast gate machines regression report results searches "
     "studies tracking views watch workload",
     "regression": "claims experiment machines results searches studies tracking tuner views winners workload",
     "claims": "experiment machines results views",
@@ -31,6 +31,7 @@ ROOMS = {
     "forecast": "experiment machines studies workload",
     "winners": "experiment results storage workload",
     "report": "experiment results views",
+    "gate": "results",
     "views": "results",
     "exports": "experiment results",
     "machines": "experiment storage",

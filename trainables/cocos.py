@@ -169,13 +169,15 @@ def _check(loss: Callable[..., Tensor], epsilon: float, convention: Convention) 
         raise ConfigError(f"epsilon must be a finite number above 0, got {epsilon}")
     if convention not in ("paper", "published"):
         raise ConfigError(f"convention must be 'paper' or 'published', got {convention!r}")
-    is_published = isinstance(loss, TripletHardest | NTXent | SmoothAP) or (
-        isinstance(loss, Triplet) and isinstance(loss.negatives, str)
+    is_published = (
+        isinstance(loss, TripletHardest | SmoothAP)
+        or (isinstance(loss, Triplet) and isinstance(loss.negatives, str))
+        or (isinstance(loss, NTXent) and not isinstance(loss.hardness, Tensor) and loss.hardness == 0)
     )
     if convention == "published" and not is_published:
         raise ConfigError(
-            f"published counters exist for triplet over all negatives, triplet_sh, nt_xent and smooth_ap, got {loss}; "
-            f"use convention 'paper'"
+            "published counters exist for triplet over all negatives, triplet_sh, nt_xent without hardness, and "
+            f"smooth_ap, got {loss}; use convention 'paper'"
         )
 
 

@@ -7,6 +7,8 @@ References:
     [Bleeker2022] Bleeker and de Rijke, Do Lessons from Metric Learning Generalize to Image-Caption Retrieval?
         arXiv:2202.07474, section 3.
     [Faghri2018] Faghri et al., VSE++: Improving Visual-Semantic Embeddings with Hard Negatives. arXiv:1707.05612
+    [Loshchilov2017] Loshchilov and Hutter, SGDR: Stochastic Gradient Descent with Warm Restarts, eq. 5.
+        arXiv:1608.03983
 """
 
 import hashlib
@@ -112,11 +114,19 @@ class TrainingConfig:
             ``captions_per_image``, which gives as many steps as ``pairs`` [Bleeker2022].
         optimizer: ``adam``, or ``sgd``: plain stochastic gradient descent without momentum.
         learning_rate: The optimiser's step size, > 0.
+        learning_rate_schedule: ``drops``, or ``cosine`` instead of them: of n epochs after the warm-up, epoch e has
+            (1 + cos(pi (e - 1/2) / n)) / 2 of the rate, the value at its middle [Loshchilov2017].
         learning_rate_drop_epochs: Epochs after which the rate is multiplied by ``learning_rate_drop_factor``, >= 1.
         learning_rate_drop_factor: In (0, 1].
         warmup_epochs: Number of first epochs in which the rate rises in equal steps, >= 0: of n, epoch e has e/(n+1)
             of it; 0 begins with the whole rate.
         weight_decay: Decoupled weight decay, >= 0: with it Adam is AdamW.
+        weight_decay_of: ``all`` weights, or ``matrices``: not biases, gains and other vectors.
+        weight_average: Decay d of an exponential moving average of the weights, from 0, no average, to 0.99999. The
+            average is what is evaluated, kept as the best and packed; see ``optimizers``.
+        backbone_learning_rate: The rate of the backbone's weights with ``finetune``, > 0, with the drops, cosine and
+            warm-up of the others; ``None`` is the rate of the others.
+        loss_learning_rate: The rate of learned hyper-parameters of the loss, > 0, likewise.
         gradient_clip: Largest global norm of the gradient, > 0; ``None`` does not clip.
         embedding_size: Dimensions of the joint space, >= 1; the GRU's hidden size as well.
         word_size: Dimensions of a word embedding, >= 1.
@@ -147,10 +157,15 @@ class TrainingConfig:
     scale_epochs: bool = False
     optimizer: Literal["adam", "sgd"] = "adam"
     learning_rate: Annotated[float, Allowed(0, is_open=True)] = 2e-4
+    learning_rate_schedule: Literal["drops", "cosine"] = "drops"
     learning_rate_drop_epochs: Annotated[int, Allowed(1)] = 15
     learning_rate_drop_factor: Annotated[float, Allowed(0, is_open=True, maximum=1)] = 0.1
     warmup_epochs: Annotated[int, Allowed(0)] = 0
     weight_decay: Annotated[float, Allowed(0)] = 0.0
+    weight_decay_of: Literal["all", "matrices"] = "all"
+    weight_average: Annotated[float, Allowed(0, maximum=0.99999)] = 0.0
+    backbone_learning_rate: Annotated[float | None, Allowed(0, is_open=True)] = None
+    loss_learning_rate: Annotated[float | None, Allowed(0, is_open=True)] = None
     gradient_clip: Annotated[float | None, Allowed(0, is_open=True)] = 2.0
     embedding_size: Annotated[int, Allowed(1)] = 1024
     word_size: Annotated[int, Allowed(1)] = 300
@@ -248,7 +263,15 @@ def _training_text(training: TrainingConfig) -> str:
 
 LEFT_OUT: Mapping[str, Any] = {"schedule": (), "val_images": None, "plugins": (), "tokenizer": None}
 """Keys of a trial that are not written where they have these values, because older versions do not know them."""
-TRAINING_LEFT_OUT: Mapping[str, Any] = {"cocos_steps": 0, "patience": None}
+TRAINING_LEFT_OUT: Mapping[str, Any] = {
+    "cocos_steps": 0,
+    "patience": None,
+    "learning_rate_schedule": "drops",
+    "weight_decay_of": "all",
+    "weight_average": 0.0,
+    "backbone_learning_rate": None,
+    "loss_learning_rate": None,
+}
 """Settings of ``training`` that are not written where they have these values, likewise."""
 RANGES: Mapping[str, Allowed] = {
     name: part

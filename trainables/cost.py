@@ -38,7 +38,17 @@ def take_steps(trial: Trial, steps: int) -> None:
     batches = islice(trial.batches(), steps)
     # A trial that diverges has already taken its memory.
     with suppress(DivergedError, NotANumberError):
-        train_epoch(trial.model, trial.loss, trial.optimizer, batches, training.gradient_clip, 1, trial.learned)
+        train_epoch(
+            trial.model,
+            trial.loss,
+            trial.optimizer,
+            batches,
+            training.gradient_clip,
+            1,
+            trial.learned,
+            None,
+            trial.average,
+        )
 
 
 def evaluate_with_cocos(trial: Trial) -> None:

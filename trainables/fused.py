@@ -206,6 +206,14 @@ class StackedEpoch:
         losses.sum().backward()
         if self._clip is not None:
             clip_gradients(self._model, self._clip)
+        self._take_optimizer_steps()
+        self._unread.append(losses.detach())
+        if len(self._unread) == self._interval:
+            self._read()
+        return True
+
+    def _take_optimizer_steps(self) -> None:
+        """Move the weights, and the learned hyper-parameters, by the gradients of the stack."""
         for name, parameter in self._model.named_parameters():
             hand_out_gradient(parameter, [trial.model.get_parameter(name) for trial in self._trials])
         for group in self._groups:
@@ -215,10 +223,9 @@ class StackedEpoch:
         for group in self._groups:
             group.learned.put_back()
         self._model.constrain()
-        self._unread.append(losses.detach())
-        if len(self._unread) == self._interval:
-            self._read()
-        return True
+        for trial in self._trials:
+            if trial.average is not None:
+                trial.average.step()
 
     def finish(self) -> list[float | DivergedError | UserError]:
         """Return the mean loss or the error of each trial, see ``train_stacked``."""

@@ -7,10 +7,22 @@ Each learned hyper-parameter of a loss has an optimiser of its own, of the train
 learning rate and drops. It has no weight decay, which would pull a temperature to 1. ``training.gradient_clip`` clips
 only the gradient of the model. Gradients of hyper-parameters are neither part of the norm nor scaled, so that clipping
 is the same as with fixed values.
+
+An average of the weights [Polyak1992] is moved after each step, from the initial weights on:
+
+    average <- d_t average + (1 - d_t) weights,   d_t = min(d, (1 + t) / (10 + t)) in step t, from 1
+
+The lower decay of the first steps forgets the initial weights sooner. Only parameters are averaged; statistics of batch
+norms are those of the weights.
+
+References:
+    [Polyak1992] Polyak and Juditsky, Acceleration of Stochastic Approximation by Averaging. SIAM J. Control and
+        Optimization 30(4), 1992
 """
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from inspect import unwrap
 from typing import Any, TypeVar
@@ -44,12 +56,30 @@ class SGD(torch.optim.SGD):
     step = _eager_step(torch.optim.SGD.step)
 
 
-def build_optimizer(parameters: Iterable[nn.Parameter], training: TrainingConfig) -> torch.optim.Optimizer:
-    """Make AdamW, which is Adam if the weight decay is 0, or plain SGD, of some parameters."""
+def build_optimizer(
+    parameters: Iterable[nn.Parameter], training: TrainingConfig, backbone: Iterable[nn.Parameter] = ()
+) -> torch.optim.Optimizer:
+    """Make AdamW, which is Adam if the weight decay is 0, or plain SGD, of some parameters.
+
+    Parameters that differ in rate or decay are in groups of their own; ``backbone`` are those of the backbone.
+    """
     make: type[Optimizer] = SGD if training.optimizer == "sgd" else AdamW
     settings: dict[str, Any] = {"lr": training.learning_rate, "weight_decay": training.weight_decay, "fused": True}
-    # Torch refuses an empty list, but a group may be empty, as in a model whose heads are identities.
-    return make([{"params": list(parameters)}], **settings)
+    own = set() if training.backbone_learning_rate is None else set(backbone)
+    groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
+    for parameter in parameters:
+        is_decayed = training.weight_decay_of == "all" or parameter.dim() > 1
+        groups.setdefault((parameter in own, is_decayed), []).append(parameter)
+    if groups.keys() <= {(False, True)}:
+        # Torch refuses an empty list, but a group may be empty, as in a model whose heads are identities.
+        return make([{"params": groups.get((False, True), [])}], **settings)
+    return make(
+        [
+            {"params": members, "is_backbone": is_backbone, "is_decayed": is_decayed}
+            for (is_backbone, is_decayed), members in groups.items()
+        ],
+        **settings,
+    )
 
 
 def join_optimizers(optimizers: Iterable[Optimizer]) -> list[Optimizer]:
@@ -59,16 +89,25 @@ def join_optimizers(optimizers: Iterable[Optimizer]) -> list[Optimizer]:
     """
     alike: dict[Hashable, list[Optimizer]] = {}
     for optimizer in optimizers:
-        (group,) = optimizer.param_groups
-        settings = tuple((name, value) for name, value in group.items() if name != "params")
+        settings = tuple(
+            tuple((name, value) for name, value in group.items() if name != "params")
+            for group in optimizer.param_groups
+        )
         alike.setdefault((type(optimizer), settings), []).append(optimizer)
     joined = []
     for members in alike.values():
-        owners = {parameter: member for member in members for parameter in member.param_groups[0]["params"]}
         make: Callable[..., Optimizer] = type(members[0])
-        joint_optimizer = make([{**members[0].param_groups[0], "params": list(owners)}])
+        groups_of_members = zip(*(member.param_groups for member in members), strict=True)
+        joint_optimizer = make(
+            [
+                {**groups[0], "params": [parameter for group in groups for parameter in group["params"]]}
+                for groups in groups_of_members
+            ]
+        )
         # Both optimisers share a parameter's state dict, which is empty before the parameter's first step.
-        joint_optimizer.state.update({parameter: member.state[parameter] for parameter, member in owners.items()})
+        for member in members:
+            for group in member.param_groups:
+                joint_optimizer.state.update({parameter: member.state[parameter] for parameter in group["params"]})
         joined.append(joint_optimizer)
     return joined
 
@@ -76,17 +115,76 @@ def join_optimizers(optimizers: Iterable[Optimizer]) -> list[Optimizer]:
 def adjust_optimizer(optimizer: torch.optim.Optimizer, training: TrainingConfig, epoch: int) -> None:
     """Set the weight decay and the learning rate of an epoch, from 1.
 
-    The rate is the initial rate with its drops, or the rate of fine-tuning, times a factor during the warm-up. The rate
-    is constant within an epoch, so that resuming or stacking a training does not change its rate.
+    The rate is the initial rate with its drops or its cosine, times a factor during the warm-up. The rate of
+    fine-tuning takes the place of the initial rate and has no drops. The rate is constant within an epoch, so that
+    resuming or stacking a training does not change its rate.
     """
-    drops = (epoch - 1) // (training.learning_rate_drop_epochs * training.epoch_scale)
-    rate = training.learning_rate * training.learning_rate_drop_factor**drops
-    if training.finetune_learning_rate is not None and training.trains_backbone(epoch):
-        rate = training.finetune_learning_rate
     warmup = training.warmup_epochs * training.epoch_scale
-    rate *= min(1.0, epoch / (warmup + 1))
+    if training.learning_rate_schedule == "cosine":
+        cooled = max(0.0, (epoch - warmup - 0.5) / max(1, training.total_epochs - warmup))
+        factor = (1 + math.cos(math.pi * cooled)) / 2
+    else:
+        drops = (epoch - 1) // (training.learning_rate_drop_epochs * training.epoch_scale)
+        factor = training.learning_rate_drop_factor**drops
+    rate = training.learning_rate * factor
+    if training.finetune_learning_rate is not None and training.trains_backbone(epoch):
+        is_cosine = training.learning_rate_schedule == "cosine"
+        rate = training.finetune_learning_rate * (factor if is_cosine else 1.0)
+    rising = min(1.0, epoch / (warmup + 1))
+    own = training.backbone_learning_rate
     for group in optimizer.param_groups:
-        group["lr"], group["weight_decay"] = rate, training.weight_decay
+        group["lr"] = (own * factor if own is not None and group.get("is_backbone", False) else rate) * rising
+        group["weight_decay"] = training.weight_decay if group.get("is_decayed", True) else 0.0
+
+
+class WeightAverage:
+    """The exponential moving average of a model's weights, see the module's docstring.
+
+    Attributes:
+        steps: Number of steps so far.
+        weights: Name -> average, in the shape, dtype and on the device of the parameter.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        """Begin with the model's weights; ``decay`` is in [0, 1)."""
+        self.steps, self._decay = 0, decay
+        self._parameters = dict(model.named_parameters())
+        self.weights = {name: parameter.detach().clone() for name, parameter in self._parameters.items()}
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Move the average towards the weights after a step."""
+        self.steps += 1
+        decay = min(self._decay, (1 + self.steps) / (10 + self.steps))
+        if self.weights:
+            # The storage of a stacked trial's weights changes from stack to stack, the parameter stays.
+            now = [parameter.detach() for parameter in self._parameters.values()]
+            torch._foreach_lerp_(list(self.weights.values()), now, 1 - decay)
+
+    @contextmanager
+    def in_force(self) -> Iterator[None]:
+        """Let the model have the average for its weights, and afterwards its own weights again, to the last bit."""
+        own = {name: parameter.detach().clone() for name, parameter in self._parameters.items()}
+        self._set(self.weights)
+        try:
+            yield
+        finally:
+            self._set(own)
+
+    @torch.no_grad()
+    def _set(self, weights: Mapping[str, Tensor]) -> None:
+        for name, parameter in self._parameters.items():
+            parameter.copy_(weights[name])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state for ``load_state_dict``."""
+        return {"steps": self.steps, "weights": self.weights}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the ``state_dict`` of an average of this model."""
+        self.steps = state["steps"]
+        for name, average in self.weights.items():
+            average.copy_(state["weights"][name])
 
 
 L = TypeVar("L")
@@ -135,7 +233,7 @@ class LearnedParameters(_Learned):
 
     def begin_epoch(self, loss: object, training: TrainingConfig, epoch: int) -> None:
         """Make the hyper-parameters that the loss learns from this epoch on, and set the epoch's learning rates."""
-        undecayed = replace(training, weight_decay=0.0)
+        undecayed = _of_loss(training)
         for name in learned_names(loss):
             if name not in self.raw:
                 self._add(name, loss, undecayed)
@@ -163,7 +261,7 @@ class LearnedParameters(_Learned):
     def load_state_dict(self, state: Mapping[str, Any], loss: object, training: TrainingConfig) -> None:
         """Restore the ``state_dict`` of a trial with this loss, in which nothing has been learned yet."""
         for name, saved in state.items():
-            self._add(name, loss, replace(training, weight_decay=0.0))
+            self._add(name, loss, _of_loss(training))
             self.raw[name].data.copy_(saved["raw"])
             self.optimizers[name].load_state_dict(saved["optimizer"])
 
@@ -172,6 +270,14 @@ class LearnedParameters(_Learned):
         raw = nn.Parameter(torch.tensor(how.raw(how.initial), dtype=torch.float32, device=self._device))
         self._how[name], self.raw[name] = how, raw
         self.optimizers[name] = build_optimizer([raw], training)
+
+
+def _of_loss(training: TrainingConfig) -> TrainingConfig:
+    """Return the settings with which the hyper-parameters of a loss are learned."""
+    if training.loss_learning_rate is None:
+        return replace(training, weight_decay=0.0)
+    rate = training.loss_learning_rate
+    return replace(training, weight_decay=0.0, learning_rate=rate, finetune_learning_rate=None)
 
 
 class StackedParameters(_Learned):

@@ -31,7 +31,7 @@ from trainables.losses.directions import ConstantCandidates
 from trainables.losses.plugin_loss import place_of_loss
 from trainables.models.pair_model import PairModel
 from trainables.models.retrieval_model import RetrievalModel
-from trainables.optimizers import LearnedParameters
+from trainables.optimizers import LearnedParameters, WeightAverage
 
 UNREAD = 32
 """Number of steps on an accelerator between two readings of losses, because reading makes the accelerator wait."""
@@ -142,11 +142,12 @@ def train_epoch(
     epoch: int,
     learned: LearnedParameters | None = None,
     watch: Callable[[Tensor, Batch], None] | None = None,
+    average: WeightAverage | None = None,
 ) -> float:
     """Take one step for each batch and return the mean loss over the steps.
 
     ``learned`` holds the hyper-parameters that the loss learns, which are also updated. ``watch`` is called before each
-    step with the similarities and the batch.
+    step with the similarities and the batch. ``average`` is moved after each step.
 
     Raises:
         ConfigError: If the loss asks for a bank, and the model has none, see ``make_bank``.
@@ -177,4 +178,6 @@ def train_epoch(
         optimizer.step()
         learned.step()
         model.constrain()
+        if average is not None:
+            average.step()
     return losses.mean()

@@ -7,6 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -26,7 +27,7 @@ from trainables.evaluation import check_tokenizer_of, evaluate, measure_contribu
 from trainables.files import parse_state
 from trainables.losses import NotANumberError, build_loss
 from trainables.models import build_model
-from trainables.optimizers import LearnedParameters, adjust_optimizer, build_optimizer
+from trainables.optimizers import LearnedParameters, WeightAverage, adjust_optimizer, build_optimizer
 from trainables.parameter_values import LEARNED
 from trainables.seeding import choose_device, generator, make_deterministic, seed_torch
 from trainables.training_steps import train_epoch
@@ -82,6 +83,7 @@ class Trial:
         epoch: Number of epochs trained so far.
         loss: The config's loss, with the word ``learned`` for each learned hyper-parameter.
         learned: The values of the learned hyper-parameters.
+        average: The average of the weights, which is evaluated in their place; ``None`` where none is taken.
         on_step: See ``run_trial``.
     """
 
@@ -109,7 +111,9 @@ class Trial:
         else:
             self.train_split, self.val_split = beside.train_split, beside.val_split
         self.loss = build_loss(config.loss, **config.loss_parameters)
-        self.optimizer = build_optimizer(self.model.parameters(), config.training)
+        self.optimizer = build_optimizer(self.model.parameters(), config.training, self.model.backbone_parameters())
+        decay = config.training.weight_average
+        self.average = WeightAverage(self.model, decay) if decay > 0 else None
         self.learned = LearnedParameters(device)
         self.metrics: dict[str, float] = {}
         self.best_epoch, self.best_value = 0, -math.inf
@@ -141,7 +145,8 @@ class Trial:
         clip = self.config.at(self.epoch).training.gradient_clip
         batches = _counted(self.batches(), self.on_step)
         return train_epoch(
-            self.model, self.loss, self.optimizer, batches, clip, self.epoch, self.learned, self.count_step
+            *(self.model, self.loss, self.optimizer, batches, clip, self.epoch),
+            *(self.learned, self.count_step, self.average),
         )
 
     def count_step(self, similarity: Tensor, batch: Batch) -> None:
@@ -162,8 +167,9 @@ class Trial:
     def end_epoch(self, train_loss: float, train_seconds: float) -> EpochReport:
         """Evaluate the epoch, whose training took ``train_seconds``, and return its report."""
         started = time.monotonic()
-        self.metrics = {"train/loss": train_loss, **self._learned_values(), **self.evaluate_on_val()}
-        self._remember_if_best()
+        with nullcontext() if self.average is None else self.average.in_force():
+            self.metrics = {"train/loss": train_loss, **self._learned_values(), **self.evaluate_on_val()}
+            self._remember_if_best()
         every = self.config.training.cocos_every
         if self.best_epoch == self.epoch or (every and self.epoch % every == 0):
             self.metrics |= self.count_contributions()
@@ -210,6 +216,8 @@ class Trial:
         # Checkpoints of older versions, and of losses without learned hyper-parameters, lack this key.
         self.learned.load_state_dict(state.get(LEARNED, {}), self.loss, self.config.training)
         self.epoch, self.metrics = state["epoch"], state["metrics"]
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
         best = read_file(directory, BEST)
         self.best_epoch, self.best_value, self.best_weights = best["epoch"], best["value"], best["model"]
         self.best_learned = best.get(LEARNED, {})
@@ -225,6 +233,8 @@ class Trial:
         state = {"model": weights, "optimizer": self.optimizer.state_dict()}
         if self.learned.raw:
             state[LEARNED] = self.learned.state_dict()
+        if self.average is not None:
+            state["average"] = self.average.state_dict()
         write_file(directory / STATE, {**origin, "epoch": self.epoch, "metrics": self.metrics, **state})
         best = {"epoch": self.best_epoch, "value": self.best_value, "model": self.best_weights}
         if self.best_learned:
@@ -251,9 +261,11 @@ class Trial:
     def _check_origin(self, directory: Path, state: dict[str, Any]) -> None:
         # Both read as from JSON: there coefficients are lists, and in a config made in Python tuples.
         written, here = (_from_json(values) for values in (state["config"], self.config.to_dict()))
-        # A config with another end is the same trial, and later changes of the schedule have no effect yet.
+        # A config with another end is the same trial, unless its rates depend on the end. Later changes of the schedule
+        # have no effect yet.
         now = self.config.training
-        longer = replace(written, training=replace(written.training, epochs=now.epochs, patience=now.patience))
+        epochs = written.training.epochs if now.learning_rate_schedule == "cosine" else now.epochs
+        longer = replace(written, training=replace(written.training, epochs=epochs, patience=now.patience))
         if longer.until(state["epoch"]) != here.until(state["epoch"]):
             raise CheckpointError(f"{directory}: written by a trial with another config; resume it with its own")
         check_tokenizer_of(directory, state, self.data)

@@ -24,6 +24,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
+from orchestrator.experiment.values import Name
 from orchestrator.experiment.yaml_files import STRICT, find_file, read_yaml, validate
 
 Kind = Literal["beats", "best", "not_better", "alike", "above", "below", "same_best", "opposed"]
@@ -144,7 +145,7 @@ class Claims(BaseModel):
     """
 
     model_config = STRICT
-    name: str
+    name: Name
     source: str
     papers: tuple[str, ...] = ()
     experiment: dict[str, Any] = {}

@@ -37,7 +37,9 @@ def train(
     overrides: Overrides = None,
     data_root: DataRoot = Path("data"),
     output: Output = Path("runs"),
-    name: Annotated[str | None, typer.Option(help="Name of the training's folder under OUTPUT/train.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the training's folder under OUTPUT/train; by default of its settings.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume from the last good checkpoint.")] = False,
     device: Device = "auto",
     plugins: Plugins = None,

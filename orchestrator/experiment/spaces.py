@@ -40,6 +40,9 @@ def make_space(
     """
     beside = {name: bound for name, bound in search.model_parameters.items() if name in MODEL_PARAMETERS[model]}
     usual = {f"training.{name}": value for name, value in asdict(training).items()}
+    # Weights without a rate of their own have the rate of the others.
+    own_rates = ("training.backbone_learning_rate", "training.loss_learning_rate")
+    usual |= {name: training.learning_rate for name in own_rates if usual[name] is None}
     plugin = plugin_offering("models", model)
     own = {"defaults": {}, "space": {}} if plugin is None else plugin.offers["models"][model]
     defaults = {**USUAL, **own["defaults"], **parameters}

@@ -123,7 +123,12 @@ def known(names: Collection[str]) -> Any:
     return AfterValidator(check), Field(json_schema_extra={"enum": list(names)})
 
 
-def _check_name_of_folder(name: str) -> str:
+def check_folder_name(name: str) -> str:
+    """Return a name that can be a folder's on every machine.
+
+    Raises:
+        ValueError: If the name is no such name.
+    """
     if re.fullmatch(NAME, name):
         return name
     odd = next((character for character in name if not re.match(r"[A-Za-z0-9._-]", character)), None)
@@ -181,7 +186,7 @@ def _as_bound(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-Name = Annotated[str, AfterValidator(_check_name_of_folder), Field(json_schema_extra={"pattern": NAME})]
+Name = Annotated[str, AfterValidator(check_folder_name), Field(json_schema_extra={"pattern": NAME})]
 ModelName = Annotated[str, *known(FEATURES)]
 LossName = Annotated[str, *known(SPACES)]
 SamplerName = Annotated[str, *known(SAMPLERS)]

@@ -29,6 +29,7 @@ from typing import IO, Any, Self
 import msgspec
 import psutil
 
+from orchestrator.journal.directory import JOURNAL_FILE
 from trainables.errors import UserError
 from trainables.files import LARGEST_STATE, parse_state
 
@@ -264,7 +265,10 @@ def _refusal(directory: Path, holder: Holder | None) -> str:
         return f"{directory}: already running: another process has just started"
     message = f"{directory}: already running: {holder}, since {holder.started}"
     if holder.is_here:
-        return f"{message}; watch it with `orchestrator status {directory}`"
+        # Trainings and extractions hold their folders too, and have no journal.
+        is_search = (directory / JOURNAL_FILE).is_file()
+        watch = f"watch it with `orchestrator status {directory}`" if is_search else "wait for its end"
+        return f"{message}; {watch}"
     return f"{message}; if it is gone from there, remove {directory / 'lock'}"
 
 

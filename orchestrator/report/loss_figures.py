@@ -205,12 +205,14 @@ def _ranks(values: Sequence[float]) -> np.ndarray:
 def weight_curves(loss: str, parameters: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Return the curves of a loss: one curve over Δ, or two over similarities; none for a loss not in ``CURVES``.
 
+    With ``hardness`` the weight of a negative depends on its own similarity beside Δ, so there is no curve.
+
     ``parameters`` are arguments of the loss's constructor; left-out arguments have their defaults.
 
     Returns:
         ``difference`` where the weight depends on Δ, or else ``positive`` and ``negative`` -> weights at ``POINTS``.
     """
-    if loss not in CURVES:
+    if loss not in CURVES or parameters.get("hardness"):
         return {}
     curve = CURVES[loss]
     # Parameters of the loss on which its weights do not depend are dropped.

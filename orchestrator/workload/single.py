@@ -1,23 +1,34 @@
 """One training outside a search: a directory that holds its config, its history and its checkpoints."""
 
+import hashlib
 import json
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from orchestrator.experiment.plugins import installed_sources, load_plugins
+from orchestrator.experiment.values import NAME, check_folder_name
 from orchestrator.experiment.yaml_files import Document, override, read_yaml, validate, yaml_text
+from orchestrator.journal.lock import hold
 from search_spaces import SPACES
 from search_spaces.space import suggestion
 from trainables.checkpoint import BEST, EpochReport, find_latest, read_file, save_epoch
 from trainables.config import TrialConfig, check_metric
-from trainables.data.dataset import check_batch_size, check_modality, data_notes, open_dataset
+from trainables.data.dataset import Dataset, check_batch_size, check_modality, data_notes, open_dataset
 from trainables.errors import CheckpointError, ConfigError, DataError, Mistakes
 from trainables.files import make_writable, parse_state, write_whole
 from trainables.metric_table import name_parts
 from trainables.plugins.in_use import references
 from trainables.ranks import chance_rsum
+
+MOST_SETTINGS = 4
+"""Most settings in the default name of a training's folder; a digest stands for more."""
+
+MOST_TRAININGS = 10
+"""Most trainings that a message lists."""
 
 
 @dataclass(frozen=True)
@@ -74,17 +85,24 @@ def write_history(directory: Path, history: dict[int, dict[str, float]], last: i
     write_whole(directory / "history.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
 
 
-def _open_directory(directory: Path, *, resume: bool) -> None:
-    """Make the directory; refuse a directory that cannot be written, or that does not fit ``resume``."""
-    exists = (directory / "config.yaml").exists()
-    if exists and not resume:
-        raise ConfigError(f"{directory}: holds a training already; resume it with --resume or choose another --name")
-    if resume and not exists:
-        raise ConfigError(f"{directory}: holds no training to resume; start it without --resume")
+@contextmanager
+def _opened(directory: Path, *, resume: bool) -> Iterator[None]:
+    """Make the directory and hold it; refuse a directory that cannot be written, or that does not fit ``resume``."""
+    if resume and not (directory / "config.yaml").exists():
+        there = ", ".join(sorted(path.parent.name for path in directory.parent.glob("*/config.yaml"))[:MOST_TRAININGS])
+        named = f"; --name names another: {there}" if there else ""
+        raise ConfigError(f"{directory}: holds no training to resume; start it without --resume{named}")
     try:
         make_writable(directory)
     except OSError as error:
         raise ConfigError(f"--output {directory}: cannot be written: {error.strerror}") from None
+    with hold(directory):
+        # Asked while the directory is held: a training that was begun a moment ago has its config here by now.
+        if (directory / "config.yaml").exists() and not resume:
+            raise ConfigError(
+                f"{directory}: holds a training already; resume it with --resume or choose another --name"
+            )
+        yield
 
 
 def train(
@@ -108,7 +126,8 @@ def train(
         overrides: ``KEY=VALUE``, as with ``--set``; not with a ``TrialConfig``, which is whole.
         data_root: Folder that holds the datasets.
         output: Root of all written files; the training gets ``output/train/name``.
-        name: Name of the training's folder; by default made of dataset, model, loss and seed.
+        name: Name of the training's folder; by default made of dataset, model, loss, settings that differ from the
+            defaults, and seed.
         resume: Resume from the last good checkpoint.
         device: See ``trainables.seeding``.
         plugins: Python files or installed distributions, as with ``--plugin``.
@@ -117,7 +136,7 @@ def train(
         on_step: Called after each step with the number of steps that its epoch has had.
 
     Raises:
-        UserError: If config, data, folder or checkpoint is refused.
+        UserError: If config, data, folder or checkpoint is refused, or another process trains in the folder.
         DivergedError: If the loss or a metric stops being finite; the checkpoint before it stays.
     """
     if isinstance(config, TrialConfig):
@@ -130,7 +149,21 @@ def train(
     data = open_dataset(config, Path(data_root))
     check_modality(config, data)
     check_batch_size(data, config.training)
-    _open_directory(directory, resume=resume)
+    with _opened(directory, resume=resume):
+        return _train(config, data, directory, resume, device, on_start, on_step, on_report)
+
+
+def _train(
+    config: TrialConfig,
+    data: Dataset,
+    directory: Path,
+    resume: bool,
+    device: str,
+    on_start: Callable[[TrainingStart], None],
+    on_step: Callable[[int], None],
+    on_report: Callable[[EpochReport], None],
+) -> TrainingResult:
+    """Train in a directory that this process holds; see ``train``."""
     # Imported after the checks above, because torch takes seconds to import.
     from trainables.cost import count_steps
     from trainables.seeding import choose_device
@@ -140,10 +173,17 @@ def train(
     steps = count_steps(data.splits["train"], config.training)
     on_start(TrainingStart(directory, str(chosen), steps, tuple(data_notes(config, data))))
     checkpoint = find_latest(directory) if resume else None
-    write_whole(directory / "config.yaml", yaml_text(config.to_dict()))
+    is_resumed = checkpoint is not None
+    text = yaml_text(config.to_dict())
+    if checkpoint is None:
+        write_whole(directory / "config.yaml", text)
     history = read_epochs(directory) if checkpoint else {}
     try:
         for report in run_trial(config, data, checkpoint, device=device, on_step=on_step):
+            if is_resumed:
+                # Only now is it known that the checkpoint is of this config.
+                write_whole(directory / "config.yaml", text)
+                is_resumed = False
             history[report.epoch] = dict(report.metrics)
             checkpoint = save_epoch(directory, report)
             write_history(directory, history, report.epoch)
@@ -163,9 +203,41 @@ def train(
 
 
 def directory_of(config: TrialConfig, output: Path, name: str | None) -> Path:
-    """Return the folder of a training."""
-    default = f"{Path(config.dataset).name}-{config.model}-{config.loss}-seed{config.seed}"
-    return output / "train" / (name or default)
+    """Return the folder of a training.
+
+    Raises:
+        ConfigError: If the name is not one that an experiment may have.
+    """
+    if name is None:
+        return output / "train" / _default_name(config)
+    try:
+        return output / "train" / check_folder_name(name)
+    except ValueError as error:
+        raise ConfigError(f"--name {error}") from None
+
+
+def _default_name(config: TrialConfig) -> str:
+    """Return a name that differs where the settings do: dataset, model, loss, what differs from the defaults, seed.
+
+    Where the differences are many or have no short form, a digest of them takes their place. The number of epochs and
+    the patience are no part of it, because a resumed training may have others.
+    """
+    ends, apart = {"epochs", "patience"}, {"dataset", "model", "loss", "seed"}
+    usual, here = TrialConfig(dataset=config.dataset).to_dict(), config.to_dict()
+    differing: dict[str, Any] = {}
+    for key in ("loss_parameters", "model_parameters", "training"):
+        defaults, values = usual.pop(key), here.pop(key)
+        differing |= {name: value for name, value in values.items() if name not in ends and defaults.get(name) != value}
+    differing |= {key: value for key, value in here.items() if key not in apart and usual.get(key) != value}
+    parts = [f"{name}{value}" for name, value in differing.items()]
+    about = "-".join([Path(config.dataset).name, config.model, config.loss])
+    name = "-".join([about, *parts, f"seed{config.seed}"])
+    is_path = Path(config.dataset).name != config.dataset
+    if len(parts) <= MOST_SETTINGS and not is_path and re.fullmatch(NAME, name):
+        return name
+    text = json.dumps({"dataset": config.dataset, **differing}, sort_keys=True, default=list)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return re.sub(r"[^A-Za-z0-9._-]", "_", f"{about}-{digest}-seed{config.seed}").lstrip("._-")
 
 
 def read_config(path: Path | None, overrides: Sequence[str], plugins: Sequence[str] = ()) -> TrialConfig:

@@ -72,3 +72,18 @@ def test_the_example_of_a_loss_ends_in_a_confirmed_verdict(folder: Path) -> None
     assert verdict["dataset"] == "scenes" and summary["winners"]["scenes"]["confirmed"]
     assert {trial["loss"] for trial in summary["trials"]} == {"pair_sigmoid", "nt_xent"}
     assert "Contributing pairs of losses without weights of their own" in printed
+
+
+def test_the_example_of_a_gate_has_a_script_of_twenty_lines_and_commands_that_are_taken() -> None:
+    script = (EXAMPLES / "gate" / "train.py").read_text()
+    assert len(script.splitlines()) <= 20 and "orchestrator" not in script
+    for command in in_shell((EXAMPLES / "gate" / "run.sh").read_text()):
+        check(command)
+
+
+@pytest.mark.proof
+def test_the_example_of_a_gate_keeps_discards_and_knows_a_proposal_again(folder: Path) -> None:
+    command = ["sh", "run.sh"]
+    done = subprocess.run(command, cwd=folder / "gate", capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    assert [line.partition(":")[0] for line in lines[:3]] == ["keep", "discard", "identical"], done.stderr

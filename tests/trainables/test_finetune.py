@@ -49,6 +49,17 @@ def test_a_resumed_trial_ends_like_an_undisturbed_one(data: Dataset, tmp_path: P
     resumed(config, data, tmp_path, stop)
 
 
+def test_a_backbone_has_a_rate_of_its_own(data: Dataset, tmp_path: Path) -> None:
+    config = pixel_config(epochs=1, backbone_learning_rate=1e-30)
+    start = dict(build_model(config, data).named_parameters())
+    trial = save_epoch(tmp_path, next(run_trial(config, data, device="cpu")))
+    trained = torch.load(trial / "state.pt", weights_only=True)["model"]
+    # A bias of 0 moves by the rate itself.
+    still = {name for name, value in start.items() if float((value.detach() - trained[name]).abs().max()) < 1e-20}
+    assert still == {name for name in start if name.startswith("backbone.")}
+    resumed(pixel_config(epochs=2, backbone_learning_rate=1e-4), data, tmp_path / "resumed", 1)
+
+
 def test_a_checkpoint_is_evaluated_and_resumed_without_the_weights_file(data: Dataset, tmp_path: Path) -> None:
     path = tmp_path / "weights.pt"
     torch.save(build_model(pixel_config(), data).backbone.network.state_dict(), path)

@@ -61,6 +61,12 @@ DIFFERENT = {
     "rates and decay": among(
         {"learning_rate": 1e-3, "warmup_epochs": 2}, {"learning_rate": 5e-3, "weight_decay": 0.1}, loss="triplet"
     ),
+    "schedules, groups and averages": among(
+        {"learning_rate_schedule": "cosine", "weight_decay": 0.1, "weight_decay_of": "matrices"},
+        {"weight_average": 0.9, "loss_learning_rate": 0.01},
+        {"weight_average": 0.5, "weight_decay": 0.1, "weight_decay_of": "matrices", "seed": 1},
+        **tau("learned"),
+    ),
     "seeds": [config("triplet_sh", seed=seed) for seed in (0, 1, 2)],
     "coefficients": [
         config("polynomial_relative", loss_parameters={"coefficients": value})

@@ -1,5 +1,6 @@
 """The optimisers are torch's to the bit, and a whole trial does without torch's compiler."""
 
+import math
 import subprocess
 import sys
 from typing import Any
@@ -9,7 +10,7 @@ import torch
 from torch import nn
 
 from trainables.config import TrainingConfig
-from trainables.optimizers import SGD, AdamW, adjust_optimizer, build_optimizer, join_optimizers
+from trainables.optimizers import SGD, AdamW, WeightAverage, adjust_optimizer, build_optimizer, join_optimizers
 
 TRAIN = """
 import sys, tempfile
@@ -58,14 +59,18 @@ def settings(rate: float = 0.1, **changes: Any) -> TrainingConfig:
     return TrainingConfig(learning_rate=rate, **changes)
 
 
+MATRICES = settings(weight_decay=0.3, weight_decay_of="matrices")
+
+
 @pytest.mark.parametrize(
     ("each", "calls"),
     [
         ([settings(), settings(), settings()], 1),
         ([settings(), settings(0.2), settings(0.1, weight_decay=0.5), settings(0.2)], 3),
         ([settings(optimizer="sgd"), settings(optimizer="sgd"), settings()], 2),
+        ([MATRICES, settings(), MATRICES], 2),
     ],
-    ids=["alike", "rates and decay", "kinds"],
+    ids=["alike", "rates and decay", "kinds", "groups"],
 )
 def test_joined_optimizers_take_the_steps_of_each_alone(each: list[TrainingConfig], calls: int) -> None:
     alone, together = ([nn.Linear(3, 2) for _ in each] for _ in range(2))
@@ -87,6 +92,7 @@ def test_joined_optimizers_take_the_steps_of_each_alone(each: list[TrainingConfi
     assert all(map(torch.equal, *parameters))
 
 
+FINETUNED = {"finetune": True, "frozen_epochs": 1, "finetune_learning_rate": 0.3}
 RATES: dict[str, tuple[dict[str, Any], dict[int, float]]] = {
     "drops": ({}, {1: 1.0, 15: 1.0, 16: 0.1, 31: 0.01}),
     "scaled drops": ({"batches": "images", "scale_epochs": True}, {75: 1.0, 76: 0.1}),
@@ -101,6 +107,22 @@ RATES: dict[str, tuple[dict[str, Any], dict[int, float]]] = {
         {"finetune": True, "epochs": 45, "frozen_epochs": 30, "finetune_learning_rate": 0.3},
         {15: 1.0, 30: 0.1, 31: 0.3, 45: 0.3},
     ),
+    "cosine": (
+        {"learning_rate_schedule": "cosine", "epochs": 4},
+        {epoch: (1 + math.cos(math.pi * middle)) / 2 for epoch, middle in {1: 1 / 8, 2: 3 / 8, 4: 7 / 8}.items()},
+    ),
+    "cosine after a warm-up": (
+        {"learning_rate_schedule": "cosine", "epochs": 6, "warmup_epochs": 2, "learning_rate_drop_epochs": 1},
+        {1: 1 / 3, 2: 2 / 3, 3: (1 + math.cos(math.pi / 8)) / 2, 6: (1 + math.cos(math.pi * 7 / 8)) / 2},
+    ),
+    "a warm-up as long as a cosine": (
+        {"learning_rate_schedule": "cosine", "epochs": 2, "warmup_epochs": 5},
+        {1: 1 / 6, 2: 1 / 3},
+    ),
+    "fine-tuned with a cosine": (
+        {**FINETUNED, "learning_rate_schedule": "cosine", "epochs": 2},
+        {1: (1 + math.cos(math.pi / 4)) / 2, 2: 0.3 * (1 + math.cos(math.pi * 3 / 4)) / 2},
+    ),
     "fine-tuned with the rate of before": ({"finetune": True, "epochs": 45, "frozen_epochs": 30}, {31: 0.01}),
 }
 
@@ -114,3 +136,44 @@ def test_the_learning_rate_of_each_epoch(changes: dict[str, Any], rates: dict[in
         adjust_optimizer(optimizer, training, epoch)
         found[epoch] = optimizer.param_groups[0]["lr"]
     assert found == pytest.approx(rates)
+
+
+def test_weights_of_other_rates_and_decays_are_in_groups_of_their_own() -> None:
+    """Biases are not decayed, and the backbone has a rate of its own, with the drops of the others."""
+    model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
+    training = settings(
+        1.0, finetune=True, weight_decay=0.5, weight_decay_of="matrices", backbone_learning_rate=0.01,
+        learning_rate_drop_epochs=1,
+    )  # fmt: skip
+    optimizer = build_optimizer(model.parameters(), training, model[0].parameters())
+    adjust_optimizer(optimizer, training, 2)
+    found = {
+        name: (group["lr"], group["weight_decay"])
+        for group in optimizer.param_groups
+        for name, parameter in model.named_parameters()
+        if any(parameter is member for member in group["params"])
+    }
+    rates = {"0.weight": (0.001, 0.5), "0.bias": (0.001, 0.0), "1.weight": (0.1, 0.5), "1.bias": (0.1, 0.0)}
+    assert {name: pytest.approx(values) for name, values in rates.items()} == found
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.9])
+def test_the_average_is_that_of_a_loop_over_the_weights(decay: float) -> None:
+    model = nn.Linear(3, 2).double()
+    average = WeightAverage(model, decay)
+    expected = {name: value.clone() for name, value in model.state_dict().items()}
+    for step in range(1, 7):
+        with torch.no_grad():
+            for value in model.parameters():
+                value += torch.randn_like(value)
+        average.step()
+        share = min(decay, (1 + step) / (10 + step))
+        for name, value in model.state_dict().items():
+            expected[name] = share * expected[name] + (1 - share) * value
+    own = {name: value.clone() for name, value in model.state_dict().items()}
+    with average.in_force():
+        torch.testing.assert_close(dict(model.state_dict()), expected, rtol=1e-12, atol=1e-12)
+        again = WeightAverage(nn.Linear(3, 2).double(), decay)
+        again.load_state_dict(average.state_dict())
+    assert all(torch.equal(value, own[name]) for name, value in model.state_dict().items())
+    assert again.steps == 6 and all(torch.equal(again.weights[name], value) for name, value in average.weights.items())

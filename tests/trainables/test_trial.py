@@ -9,7 +9,7 @@ import torch
 
 from tests.trainables.runs import numbers, resumed, stopped, trained
 from tests.trainables.tiny import tiny_config, tiny_dataset
-from trainables.checkpoint import BEST, read_file, save_epoch
+from trainables.checkpoint import BEST, STATE, read_file, save_epoch
 from trainables.cocos import count_contributions
 from trainables.config import Change, TrainingConfig, TrialConfig
 from trainables.errors import CheckpointError, ConfigError, DivergedError
@@ -56,6 +56,46 @@ def test_a_resumed_trial_ends_like_an_undisturbed_one(tmp_path: Path, stop: int,
     if bank is not None:
         config = replace(config, loss="warp", loss_parameters={"bank": bank})
     resumed(config, SMALL, tmp_path, stop)
+
+
+USUAL_TODAY = {
+    "learning_rate_schedule": "cosine",
+    "warmup_epochs": 1,
+    "weight_decay": 0.1,
+    "weight_decay_of": "matrices",
+    "weight_average": 0.9,
+    "loss_learning_rate": 0.05,
+}
+
+
+@pytest.mark.parametrize("stop", [1, 3])
+def test_a_trial_with_schedule_groups_and_average_ends_alike_when_resumed(tmp_path: Path, stop: int) -> None:
+    config = replace(tiny_config(epochs=4, **USUAL_TODAY), loss_parameters={"temperature": "learned"})
+    resumed(config, SMALL, tmp_path, stop)
+
+
+def test_the_average_is_evaluated_and_kept_as_the_best_and_the_weights_are_trained(tmp_path: Path) -> None:
+    plain, averaged = (tiny_config(epochs=3, weight_average=average) for average in (0.0, 0.95))
+    (*_, without), (*_, with_average) = (run_trial(config, SMALL, device="cpu") for config in (plain, averaged))
+    assert with_average.metrics["train/loss"] == without.metrics["train/loss"]
+    assert with_average.metrics["val/rsum"] != without.metrics["val/rsum"]
+    checkpoint = save_epoch(tmp_path, with_average)
+    state, best = read_file(checkpoint, STATE), read_file(checkpoint, BEST)
+    unlike = [
+        name for name, value in state["average"]["weights"].items() if not torch.equal(value, state["model"][name])
+    ]
+    assert unlike and with_average.is_best
+    assert all(torch.equal(value, best["model"][name]) for name, value in state["average"]["weights"].items())
+    found = evaluate_checkpoint(checkpoint, SMALL, "val", device="cpu")
+    assert found["rsum"] == pytest.approx(with_average.metrics["val/rsum"], abs=1e-9)
+
+
+def test_with_a_cosine_another_number_of_epochs_is_another_training(tmp_path: Path) -> None:
+    config = tiny_config(epochs=2, learning_rate_schedule="cosine")
+    checkpoint = save_epoch(tmp_path, next(run_trial(config, SMALL, device="cpu")))
+    longer = replace(config, training=replace(config.training, epochs=3))
+    with pytest.raises(CheckpointError, match="another config"):
+        list(run_trial(longer, SMALL, checkpoint, device="cpu"))
 
 
 def test_the_checkpoint_holds_the_model_of_the_best_epoch(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ References:
         section 4, and its code MauritsBleeker/ecir-2022-reproducibility-bleeker@9800594. arXiv:2202.07474
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath, PureWindowsPath
@@ -17,13 +18,37 @@ SPLITS = ("train", "val", "test")
 """The splits of a dataset, in the order in which they are listed."""
 
 EVALUATED_CAPTIONS = 5
-"""Captions of a COCO image in val and test: the published evaluation takes every fifth row for another image, and
+"""Captions of an MS-COCO image in val and test: the published evaluation takes every fifth row for another image, and
 prints 5,000 images with 25,000 captions [Bleeker2022]. Some images of COCO have six or seven. Training takes
 them all, as the published runs of VSE++ did to judge by their batches: 127.99 pairs on average are those of 566,747
 captions."""
 
-SPLIT_ALIASES = {"train": "train", "restval": "train", "val": "val", "dev": "val", "test": "test"}
+SPLIT_ALIASES = {
+    **dict.fromkeys(("train", "training", "restval"), "train"),
+    **dict.fromkeys(("val", "valid", "validate", "validation", "dev", "development"), "val"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
 """Name of a split in a format -> its name here; restval is the rest of COCO's val images, which the papers train on."""
+
+_COMPOUND = re.compile(r"(?:train|val|dev|test|all)+")
+_SYLLABLES = re.compile(r"train|val|dev|test")
+
+
+def splits_named(name: str) -> set[str]:
+    """Return the splits that the words of a name name, whatever they are usually called.
+
+    Example:
+        >>> splits_named("captions_train2014"), splits_named("myValidation.json"), sorted(splits_named("trainval"))
+        ({'train'}, {'val'}, ['train', 'val'])
+        >>> splits_named("captions_all"), splits_named("latest")
+        (set(), set())
+    """
+    words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
+    named = {SPLIT_ALIASES[word] for word in words if word in SPLIT_ALIASES}
+    for word in words:
+        if word not in SPLIT_ALIASES and _COMPOUND.fullmatch(word):
+            named |= {SPLIT_ALIASES[part] for part in _SYLLABLES.findall(word)}
+    return named
 
 
 class Image(NamedTuple):
@@ -56,16 +81,30 @@ class Corpus:
             row.
         problems: Mistakes that the loader found; a corpus with problems is described, never trained on.
         notes: Remarks that are no mistakes, such as images that no split lists.
+        reading: How the files were read where they can be read in more than one way; part of the dataset's digest.
     """
 
     file: str
     images: Sequence[Image]
     problems: Sequence[str] = ()
     notes: Sequence[str] = ()
+    reading: Sequence[str] = ()
 
     def split(self, name: str) -> list[Image]:
         """Return the images of one split in feature row order."""
         return [image for image in self.images if image.split == name]
+
+
+_MS_COCO = re.compile(r"(?:.*/)?COCO_(?:train|val)2014_(\d{12})\.jpg")
+
+
+def is_of_ms_coco(filename: str, key: str) -> bool:
+    """Say whether a picture is one of MS-COCO: its file has COCO's name of the picture's id.
+
+    The name of a file of captions says nothing: other datasets come in files of COCO's names.
+    """
+    match = _MS_COCO.fullmatch(filename)
+    return match is not None and match[1] == key.zfill(12)
 
 
 def cut_captions(corpus: Corpus) -> Corpus:
@@ -83,7 +122,8 @@ def cut_captions(corpus: Corpus) -> Corpus:
         f"val and test keep the first {EVALUATED_CAPTIONS} captions of each image, as published: {cut:,} captions are "
         "left out; train keeps all of its captions"
     )
-    return replace(corpus, images=kept, notes=[*corpus.notes, note]) if cut else corpus
+    reading = [*corpus.reading, f"{EVALUATED_CAPTIONS} captions in val and test"]
+    return replace(corpus, images=kept, notes=[*corpus.notes, *([note] if cut else [])], reading=reading)
 
 
 def check_corpus(corpus: Corpus) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from trainables.config import PIXELS, TEXT, TEXT_MODELS, TrainingConfig, TrialConfig
-from trainables.data.corpus import EVALUATED_CAPTIONS, SPLITS, Corpus, as_consequences, check_records, empty_splits
+from trainables.data.corpus import SPLITS, Corpus, as_consequences, check_records, empty_splits
 from trainables.data.features import (
     check_caption_features,
     check_features,
@@ -238,21 +238,43 @@ def tokenizer_of(source: Source, name: str | None) -> Tokenizer:
     if source.has_one_modality:
         return ENGLISH
 
+    return _INFERRED[_facts_of(source)["tokenizer"]]
+
+
+def _facts_of(source: Source) -> dict[str, Any]:
+    """Return what follows from reading a dataset's captions and splits, which is remembered with its files.
+
+    Returns:
+        ``tokenizer``: the name of the inferred one; ``reading``: lines of the digest about how the files were read.
+
+    Raises:
+        DataError: If the captions must be read for the first time, and a file cannot be read.
+    """
     if outside := files_outside(source, ()):
         raise DataError(outside)
-    digests = [remembered(path, file_digest)["digest"] for path in source.files]
+    digests: list[Any] = [remembered(path, file_digest)["digest"] for path in source.files]
     digests += [] if source.plugin is None else [source.plugin.digest]
-    name = f"tokenizer-{hashlib.sha256(json.dumps(digests).encode()).hexdigest()[:32]}-v{RULE}.json"
+    # How captions are read may follow from the feature files beside them.
+    digests += [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in source.own_feature_files()]
+    name = f"reading-{hashlib.sha256(json.dumps(digests).encode()).hexdigest()[:32]}-v{RULE}.json"
     record = default_cache() / "files" / name
     with contextlib.suppress(OSError, ValueError, TypeError, LookupError, RecursionError):
-        return _INFERRED[read_state(record)["tokenizer"]]
+        facts: dict[str, Any] = read_state(record)
+        if facts["tokenizer"] in _INFERRED and all(isinstance(line, str) for line in facts["reading"]):
+            return facts
     corpus = source.read()
     images = corpus.split("train") or corpus.images
     inferred = infer_tokenizer([caption for image in images for caption in image.captions])
+    reading = [*corpus.reading]
+    if source.plugin is not None:
+        # The code of a plug-in decides what it reads of the files.
+        content = [[image.id, image.filename, image.split, *image.captions] for image in corpus.images]
+        reading.append(f"read by a plug-in as {hashlib.sha256(json.dumps(content).encode()).hexdigest()}")
+    facts = {"tokenizer": inferred.name, "reading": reading}
     with writing_to(record.parent):
         record.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(record, json.dumps({"tokenizer": inferred.name}))
-    return inferred
+        write_whole(record, json.dumps(facts))
+    return facts
 
 
 def _check_made_with(tokenizer: Tokenizer, texts: Mapping[str, Path]) -> None:
@@ -299,9 +321,8 @@ def dataset_digest(source: Source, files: Mapping[str, Path], texts: Mapping[str
     if outside := files_outside(source, everything):
         raise DataError(outside)
     digest = hashlib.sha256()
-    if source.is_coco:
-        # Not all captions of these files are read.
-        digest.update(f"{EVALUATED_CAPTIONS} captions in val and test\n".encode())
+    for line in _facts_of(source)["reading"]:
+        digest.update(f"{line}\n".encode())
     if tokenizer != ENGLISH:
         digest.update(f"tokenizer {tokenizer.identity}\n".encode())
     for path in (*source.files, *_sidecars(everything)):

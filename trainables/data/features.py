@@ -31,7 +31,9 @@ NAMED_ROWS = 5
 VIEWS = "augmented_"
 """Beginning of the names of files of views."""
 
-_CHUNK_BYTES = 16 << 20
+CHUNK_BYTES = 16 << 20
+"""Bytes of a feature file that are compared or added up at a time."""
+
 _NDIM = {"global": 2, "regions": 3}
 
 
@@ -68,7 +70,7 @@ def inspect_features(path: Path) -> dict[str, Any]:
     """
     array = open_views(path) if path.name.startswith(VIEWS) else open_features(path)
     digest = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
-    rows_at_once = max(1, _CHUNK_BYTES // (array.itemsize * array[0].size))
+    rows_at_once = max(1, CHUNK_BYTES // (array.itemsize * array[0].size))
     bad: list[int] = []
     for start in range(0, len(array), rows_at_once):
         block = np.ascontiguousarray(array[start : start + rows_at_once])
@@ -100,7 +102,36 @@ def check_features(path: Path, inspection: dict[str, Any], images: Sequence[Imag
             f"{path}: {rows} feature rows for {len(images)} images with {captions} captions; "
             "there must be one row an image, or one a caption: these are the features of another dataset or split"
         )
+    elif rows != len(images) and (image := _image_of_unequal_rows(path, images)) is not None:
+        problems.append(
+            f"{path}: has one row a caption, and the rows of {image.filename or image.id!r} ({image.place}) differ: "
+            "these are features of several images, or of the captions"
+        )
     return problems + _problems_of(_check_origin, path, images)
+
+
+ROUNDING = 0.02
+"""Most distance of two feature rows of one image, as a share of their norm: an image that was encoded in two batches of
+float16 has not quite equal rows."""
+
+
+def _image_of_unequal_rows(path: Path, images: Sequence[Image]) -> Image | None:
+    """Return the first image whose captions have feature rows that are not those of one image; a row is a caption."""
+    array = open_features(path)
+    counts = np.array([len(image.captions) for image in images], dtype=np.int64)
+    owner, first = np.arange(len(images)).repeat(counts), (counts.cumsum() - counts).repeat(counts)
+    at_once = max(1, CHUNK_BYTES // array[:1].nbytes)
+    for start in range(0, len(owner), at_once):
+        part = slice(start, start + at_once)
+        rows, firsts = (
+            np.asarray(block, dtype=np.float32).reshape(len(block), -1) for block in (array[part], array[first[part]])
+        )
+        distance = np.linalg.norm(rows - firsts, axis=1)
+        unequal = np.flatnonzero(distance > ROUNDING * np.linalg.norm(firsts, axis=1))
+        release_pages(array)
+        if len(unequal):
+            return images[owner[start + unequal[0]]]
+    return None
 
 
 def check_views(features: Path, shape: Sequence[int], images: Sequence[Image]) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from trainables.config import TEXT
-from trainables.data.corpus import SPLITS, Corpus, cut_captions
+from trainables.data.corpus import SPLITS, Corpus
 from trainables.data.formats import clip_retrieval, clips, coco, flickr, karpathy, labels, msrvtt, precomputed
 from trainables.data.npy_files import SAFETENSORS
 from trainables.errors import Blaming, DataError
@@ -42,10 +42,6 @@ SUFFIXES = (".npy", SAFETENSORS)
 FORMATS: tuple[Format, ...] = (coco, karpathy, flickr, precomputed, clip_retrieval, labels, msrvtt, clips)
 
 
-COCO_FILES = frozenset({"dataset_coco.json", *(f"captions_{split}.json" for split in coco.RELEASES)})
-"""Names of MS-COCO's own files, whose val and test keep five captions of each image."""
-
-
 @dataclass(frozen=True)
 class Source:
     """A dataset that was found and not yet read.
@@ -60,15 +56,9 @@ class Source:
     files: tuple[Path, ...]
 
     def read(self) -> Corpus:
-        """Read captions and splits; of MS-COCO as many captions as the published evaluation compares with."""
+        """Read captions and splits."""
         with Blaming():
-            corpus = self.format.read(self.files)
-        return cut_captions(corpus) if self.is_coco else corpus
-
-    @property
-    def is_coco(self) -> bool:
-        """Whether the dataset is MS-COCO itself, not another dataset in its format."""
-        return any(file.name in COCO_FILES for file in self.files)
+            return self.format.read(self.files)
 
     @property
     def plugin(self) -> Plugin | None:
@@ -103,6 +93,14 @@ class Source:
                 f"`orchestrator data extract {self.name}{' --text tfidf-svd' if kind == TEXT else ''}`"
             )
         return dict.fromkeys(SPLITS, path)
+
+    def own_feature_files(self) -> list[Path]:
+        """Return the feature files that belong to the dataset's form, such as those of VSE++, where they are there."""
+        try:
+            own = self._own_features()
+        except DataError:
+            return []
+        return list(dict.fromkeys(path for by_split in own.values() for path in by_split.values()))
 
     def _own_features(self) -> Mapping[str, Mapping[str, Path]]:
         own = getattr(self.format, "own_features", None)

@@ -70,7 +70,7 @@ def build_loss(name: str, **parameters: Any) -> Loss:
 
     Example:
         >>> build_loss("nt_xent", temperature=0.05)
-        NTXent(temperature=0.05)
+        NTXent(temperature=0.05, hardness=0.0, hardness_mode='all')
     """
     made = loss_class(name)
     known = {field.name: field.default for field in fields(made)}

@@ -26,27 +26,43 @@ With one positive per query both directions have the same mean, and L is the pub
 image, a case that the paper does not mention, the directions are averaged as in NT-Xent. ``logsigmoid`` overflows at no
 temperature.
 
+Hardness: each of the three losses can weigh its negatives by exp(alpha sg(s)), where sg stops the gradient and
+alpha >= 0 is ``hardness`` [Lan2025, eq. 5]:
+
+    the logit of a negative becomes  s / t + alpha sg(s)  (sigmoid: + b); a positive keeps its logit
+
+The weights grow with the similarity, so harder negatives push more. The derivative of the added term is 0, so the
+gradient by a score keeps its closed form, with the new probabilities. [Lan2025] weighs all negatives, with alpha = 9.
+[Vera2025] weighs mined hard negatives alone, with alpha = 5; here ``hardness_mode: hardest`` weighs the hardest
+negative of each query alone.
+
 References:
     [Oord2018] van den Oord et al., Representation Learning with Contrastive Predictive Coding, eq. 4. arXiv:1807.03748
     [Chen2020] Chen et al., A Simple Framework for Contrastive Learning of Visual Representations. arXiv:2002.05709
     [Khosla2020] Khosla et al., Supervised Contrastive Learning, eq. 2. arXiv:2004.11362
     [Yeh2022] Yeh et al., Decoupled Contrastive Learning, section 3. arXiv:2110.06848
     [Zhai2023] Zhai et al., Sigmoid Loss for Language Image Pre-Training, section 3.2 and algorithm 1. arXiv:2303.15343
+    [Lan2025] Lan et al., LLaVE: Large Language and Vision Embedding Models with Hardness-Weighted Contrastive Learning,
+        section 4.1. arXiv:2503.04812
+    [Vera2025] Schechter Vera et al., EmbeddingGemma: Powerful and Lightweight Text Representations, section 2.
+        arXiv:2509.20354
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from trainables.losses.directions import Contributions, Direction, TwoDirections, directions
+from trainables.errors import ConfigError
+from trainables.losses.directions import Contributions, Direction, TwoDirections, directions, with_hardest
 from trainables.losses.parameters import (
     ABOVE_ZERO,
     CLIP_TEMPERATURE,
     FINITE,
+    NOT_NEGATIVE,
     Learnable,
     LearnableParameter,
     Parameter,
@@ -54,6 +70,27 @@ from trainables.losses.parameters import (
     per_query,
     per_score,
 )
+
+HardnessMode = Literal["all", "hardest"]
+"""The negatives whose logits ``hardness`` raises: all negatives of a query, or its hardest."""
+
+HARDNESS_MODES: tuple[HardnessMode, ...] = ("all", "hardest")
+
+
+def _check_hardness(loss: "NTXent | Decoupled") -> None:
+    check_rule(loss, NOT_NEGATIVE, "hardness")
+    if loss.hardness_mode not in HARDNESS_MODES:
+        listed = " or ".join(map(repr, HARDNESS_MODES))
+        raise ConfigError(f"hardness_mode must be {listed}, got {loss.hardness_mode!r}")
+
+
+def _weigh_negatives(logits: Tensor, direction: Direction, hardness: Parameter, mode: HardnessMode = "all") -> Tensor:
+    """Return the logits, (..., Q, M), with alpha sg(s) added to those of negatives."""
+    if not isinstance(hardness, Tensor) and hardness == 0:
+        return logits
+    raised = (direction if mode == "all" else with_hardest(direction, 1)).negatives
+    added = per_score(hardness, direction.scores) * direction.scores.detach()
+    return logits + added.masked_fill(~raised, 0.0)
 
 
 @dataclass(frozen=True)
@@ -63,6 +100,8 @@ class NTXent(TwoDirections):
     Attributes:
         temperature: Divides the similarities, > 0, typical 0.01 to 0.2; a number, shape (...), or ``learned``
             as in CLIP.
+        hardness: alpha of [Lan2025], >= 0; a number or shape (...). 0 is NT-Xent itself.
+        hardness_mode: The negatives that it weighs: ``all`` of a query, or its ``hardest``.
 
     Example:
         >>> import torch
@@ -72,9 +111,12 @@ class NTXent(TwoDirections):
 
     learnable: ClassVar[Mapping[str, Learnable]] = {"temperature": CLIP_TEMPERATURE}
     temperature: LearnableParameter = 0.1
+    hardness: Parameter = 0.0
+    hardness_mode: HardnessMode = "all"
 
     def __post_init__(self) -> None:
         check_rule(self, ABOVE_ZERO, "temperature")
+        _check_hardness(self)
 
     def contributions(self, direction: Direction) -> Contributions:
         """A negative's weight is its probability p, a positive's |1/k - p|, k the positives of its query.
@@ -94,6 +136,7 @@ class NTXent(TwoDirections):
     def _log_probabilities(self, direction: Direction) -> Tensor:
         """Return log softmax over the candidates, shape (..., Q, M)."""
         logits = direction.scores / per_score(self.temperature, direction.scores)
+        logits = _weigh_negatives(logits, direction, self.hardness, self.hardness_mode)
         if direction.ignored is not None:
             logits = logits.masked_fill(direction.ignored, -torch.inf)
         return logits.log_softmax(-1)
@@ -105,6 +148,8 @@ class Decoupled(TwoDirections):
 
     Attributes:
         temperature: Divides the similarities, > 0, typical 0.05 to 0.5; a number or shape (...).
+        hardness: alpha of [Lan2025], >= 0; a number or shape (...).
+        hardness_mode: The negatives that it weighs: ``all`` of a query, or its ``hardest``.
 
     Example:
         >>> import torch
@@ -113,9 +158,12 @@ class Decoupled(TwoDirections):
     """
 
     temperature: Parameter = 0.1
+    hardness: Parameter = 0.0
+    hardness_mode: HardnessMode = "all"
 
     def __post_init__(self) -> None:
         check_rule(self, ABOVE_ZERO, "temperature")
+        _check_hardness(self)
 
     def contributions(self, direction: Direction) -> Contributions:
         """A negative's weight is its probability among the negatives, a positive's 1/k, k the positives of its query.
@@ -134,7 +182,8 @@ class Decoupled(TwoDirections):
         return (costs * direction.share_of_pair()).sum(-1) / direction.scores.shape[-2] / 2
 
     def _logits(self, direction: Direction) -> Tensor:
-        return direction.of_negatives(direction.scores / per_score(self.temperature, direction.scores))
+        logits = direction.scores / per_score(self.temperature, direction.scores)
+        return direction.of_negatives(_weigh_negatives(logits, direction, self.hardness, self.hardness_mode))
 
 
 @dataclass(frozen=True)
@@ -146,6 +195,7 @@ class Sigmoid:
             between 1 and 100.
         bias: Added to the scaled similarities, because most pairs are negatives; a finite number, shape (...), or
             ``learned``: -10 at first.
+        hardness: alpha of [Lan2025] for each pair that is a negative, >= 0; a number or shape (...).
 
     Example:
         >>> import torch
@@ -160,10 +210,12 @@ class Sigmoid:
     }
     temperature: LearnableParameter = 0.1
     bias: LearnableParameter = -10.0
+    hardness: Parameter = 0.0
 
     def __post_init__(self) -> None:
         check_rule(self, ABOVE_ZERO, "temperature")
         check_rule(self, FINITE, "bias")
+        check_rule(self, NOT_NEGATIVE, "hardness")
 
     def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
         """Return the loss, shape (...), >= 0; arguments and errors as in ``directions``."""
@@ -188,4 +240,4 @@ class Sigmoid:
     def _logits(self, direction: Direction) -> Tensor:
         """Return z of each pair, shape (..., Q, M)."""
         scaled = direction.scores / per_score(self.temperature, direction.scores)
-        return scaled + per_score(self.bias, direction.scores)
+        return _weigh_negatives(scaled + per_score(self.bias, direction.scores), direction, self.hardness)

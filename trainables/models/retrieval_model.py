@@ -163,6 +163,10 @@ class RetrievalModel(nn.Module, ABC):
         with Blaming(), computing(self.precision, device):
             yield
 
+    def backbone_parameters(self) -> Iterator[nn.Parameter]:
+        """Yield the parameters of the backbone that is trained along; most models have none."""
+        yield from ()
+
     def train_backbone(self, trained: bool) -> None:
         """Train the backbone or freeze it; called before each epoch. Models without a backbone do nothing."""
 

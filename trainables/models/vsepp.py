@@ -26,7 +26,7 @@ References:
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import torch
@@ -128,6 +128,11 @@ class VSEPP(RetrievalModel):
         """Map captions (C, T) with their lengths (C,) on the CPU to unit vectors (C, embedding_size)."""
         encoded: Tensor = self.text(tokens, lengths)
         return encoded
+
+    def backbone_parameters(self) -> Iterator[nn.Parameter]:
+        """Yield the parameters of the backbone, if there is one."""
+        if self.backbone is not None:
+            yield from self.backbone.parameters()
 
     def train_backbone(self, trained: bool) -> None:
         """Train or freeze the backbone, including its batch norms; does nothing without a backbone."""

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -152,6 +153,14 @@ def test_the_shipped_claims_are_sound_and_others_are_refused_in_words() -> None:
         load_claims("ecir-202")
     with pytest.raises(ConfigError, match="alike needs margin"):
         page({"kind": "alike", "loss": "a", "against": ["b"], "metrics": ["rsum"]})
+
+
+def test_claims_whose_name_is_no_folder_are_refused(tmp_path: Path) -> None:
+    text = shipped_claims()["ecir-2022"].read_text(encoding="utf-8")
+    own = tmp_path / "own.yaml"
+    own.write_text(text.replace("name: ecir-2022", "name: ../../elsewhere"), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"name: must be 1 to 100 letters .* '/' is none of these"):
+        load_claims(str(own))
 
 
 @pytest.mark.parametrize("kind", ["same_best", "opposed"])

@@ -149,3 +149,25 @@ def test_a_bank_is_searched_where_asked_for_and_not_of_a_model_of_sets(search: d
     assert len(cell.space.published_points()) == 1
     with pytest.raises(ConfigError, match=r"warp\.bank: scan compares sets"):
         experiment(models=["scan"], losses=["warp"], search=search)
+
+
+def test_schedules_averages_and_rates_by_group_are_searched() -> None:
+    """The first trial has the usual settings; a group without a rate of its own begins with that of the others."""
+    words = {"learning_rate_schedule": "default", "weight_decay_of": "default", "loss_learning_rate": [1e-4, 1e-1]}
+    search = {"training": {**words, "weight_average": {"values": [0, 0.999]}}}
+    (cell,) = experiment(models=["head"], losses=["nt_xent"], search=search).cells()
+    usual = {"learning_rate_schedule": "drops", "weight_decay_of": "all", "weight_average": 0.0}
+    expected = {**usual, "loss_learning_rate": cell.training.learning_rate}
+    first = cell.space.first_points()[0]
+    assert {name: first[f"training.{name}"] for name in expected} == expected
+
+
+@pytest.mark.parametrize("loss", ["nt_xent", "sigmoid", "decoupled"])
+def test_hardness_is_searched_where_it_is_asked_for(loss: str) -> None:
+    """A study then tries the published settings without it, and NT-Xent with the 9 of LLaVE at its temperature too."""
+    plain, searched = (
+        experiment(models=["head"], losses=[loss], search=search).cells()[0].space
+        for search in ({}, {"space": {loss: {"hardness": [0, 16]}}})
+    )
+    assert "hardness" not in plain.bounds() and str(searched.bounds()["hardness"]) == "[0, 16]"
+    assert [point["hardness"] for point in searched.first_points()] == ([0.0, 9.0] if loss == "nt_xent" else [0.0])

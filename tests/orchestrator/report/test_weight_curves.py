@@ -104,6 +104,11 @@ def test_every_loss_has_a_curve_and_others_have_none() -> None:
     assert weight_curves("somebody_elses", {}) == {}
 
 
+def test_there_is_no_curve_of_a_negative_that_is_weighed_by_its_hardness() -> None:
+    assert weight_curves("nt_xent", {"temperature": 0.1, "hardness": 9.0}) == {}
+    assert weight_curves("nt_xent", {"temperature": 0.1, "hardness": 0.0}).keys() == {"difference"}
+
+
 def test_infeasible_polynomial_pulls_the_wrong_way_below_zero() -> None:
     parameters = {"negative_coefficients": [0.03, -0.4, 0.9], "hinge": "separate"}
     negative = weight_curves("polynomial_self", parameters)["negative"]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 import torch
 
 from orchestrator.workload.evaluation import chance_in_folds, evaluate
-from orchestrator.workload.single import read_config
+from orchestrator.workload.single import directory_of, read_config
 from tests.support.commands import CommandLine
 from tests.support.precomputed_folder import write_precomputed
 from tests.trainables.tiny import tiny_dataset
@@ -38,12 +39,12 @@ ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
 class Shell:
     def __init__(self, root: Path, cli: CommandLine) -> None:
         self.root, self.data_root, self.run = root, root / "data", cli.run
-        self.directory = root / "runs" / "train" / "pets-vsepp-nt_xent-seed0"
+        self.directory = root / "runs" / "train" / "pets"
 
     def words(self, *extra: str, settings: tuple[str, ...] = SMALL) -> tuple[str, ...]:
         sets = [part for setting in ("dataset=pets", "loss=nt_xent", *settings) for part in ("--set", setting)]
         places = ("--data-root", str(self.data_root), "--output", str(self.root / "runs"), "--device", "cpu")
-        return ("train", *sets, *places, *extra)
+        return ("train", *sets, *places, *([] if "--name" in extra else ["--name", self.directory.name]), *extra)
 
     def train(self, *extra: str, settings: tuple[str, ...] = SMALL) -> tuple[int, str, str]:
         return self.run(*self.words(*extra, settings=settings))
@@ -59,7 +60,7 @@ class Shell:
         assert code == 0, err
         return json.loads(out)
 
-    def history(self, name: str = "pets-vsepp-nt_xent-seed0") -> list[dict[str, Any]]:
+    def history(self, name: str = "pets") -> list[dict[str, Any]]:
         lines = (self.directory.with_name(name) / "history.jsonl").read_text().splitlines()
         return [json.loads(line) for line in lines]
 
@@ -95,6 +96,66 @@ def test_a_training_says_what_it_does_and_can_be_evaluated(shell: Shell) -> None
     result = shell.trained("--name", "again")
     assert (result["epochs"], result["chance_rsum"]) == (3, pytest.approx(165.11, abs=0.01))
     assert Path(result["checkpoint"]).is_dir()
+
+
+def test_the_default_name_differs_where_the_settings_do(shell: Shell) -> None:
+    def name(*settings: str) -> str:
+        config = read_config(None, ["dataset=pets", "loss=nt_xent", *settings])
+        return directory_of(config, shell.root, None).name
+
+    assert name() == name("training.epochs=5") == name("training.patience=2") == "pets-vsepp-nt_xent-seed0"
+    assert name("training.learning_rate=0.002") == "pets-vsepp-nt_xent-learning_rate0.002-seed0"
+    assert name("loss_parameters.temperature=0.2", "seed=3") == "pets-vsepp-nt_xent-temperature0.2-seed3"
+    settings = [
+        *("training.learning_rate=0.0020000001", "training.embedding_size=64", "training.batch_size=32", "seed=1"),
+        *("training.learning_rate_drop_epochs=2", "training.learning_rate_drop_epochs=3", "metric=val/i2t_r1"),
+        *("dataset=here/pets", "dataset=there/pets", "vocabulary=published", "val_images=5", "training.optimizer=sgd"),
+        *("schedule=[{epoch: 2, training: {learning_rate: 0.1}}]", "schedule=[{epoch: 3, training: {batch_size: 8}}]"),
+    ]
+    names = [name(setting) for setting in settings]
+    many = ("training.batch_size=8", "training.embedding_size=8", "training.weight_decay=0.1", "val_images=4")
+    names += [name(*many, f"training.learning_rate={rate}") for rate in (0.1, 0.2)]
+    assert len({*names, name()}) == len(names) + 1, names
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]{1,100}", each) for each in names)
+
+
+@pytest.mark.parametrize("name", ["../../elsewhere", "a/b", ".hidden", "a b", "", "ü", "-x", "x" * 101])
+def test_a_name_that_a_search_refuses_is_refused(shell: Shell, name: str) -> None:
+    code, out, err = shell.train(f"--name={name}", "--name", name)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: --name must be 1 to 100 letters") and err.count("\n") == 1
+    assert not (shell.root / "elsewhere").exists() and not (shell.root / "runs").exists()
+
+
+def test_a_training_that_runs_is_left_alone(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second command comes while the first has trained an epoch."""
+    from orchestrator.commands.train import _Shown
+
+    second: list[tuple[int, str, str]] = []
+    report = _Shown.report
+
+    def meanwhile(shown: _Shown, happened: EpochReport) -> None:
+        report(shown, happened)
+        if happened.epoch == 1:
+            second.extend(shell.train(*extra) for extra in ((), ("--resume",)))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_Shown, "report", meanwhile)
+        code, out, _ = shell.train()
+    # The end of the output of the first: the second command took what came before.
+    assert (code, epochs_of(out)) == (0, ["2/3", "3/3"])
+    for code, out, err in second:
+        assert (code, out) == (3, "")
+        assert err.startswith(f"error: {shell.directory}: already running: process {os.getpid()} ")
+        assert err.endswith("; wait for its end\n") and "status" not in err
+    assert [row["epoch"] for row in shell.history()] == [1, 2, 3]
+
+
+def test_a_training_that_is_not_there_is_said_with_those_that_are(shell: Shell) -> None:
+    shell.train("--name", "small", settings=("training.epochs=1", *SMALL[1:]))
+    code, _, err = shell.train("--name", "smal", "--resume")
+    assert code == 2 and err.endswith("start it without --resume; --name names another: small\n")
+    assert not shell.directory.with_name("smal").exists()
 
 
 def test_a_metric_that_is_none_is_refused_before_anything_is_written(shell: Shell) -> None:
@@ -214,15 +275,24 @@ def test_resume_resumes_and_ends_like_an_undisturbed_training(shell: Shell) -> N
     assert cut == straight
 
 
+def test_resume_with_another_config_is_refused_before_a_file_is_written(shell: Shell) -> None:
+    shell.train()
+    before = {path: path.read_bytes() for path in shell.directory.rglob("*") if path.is_file()}
+    code, _, err = shell.train("--resume", "--set", "loss_parameters.temperature=0.2")
+    assert code == 2 and "written by a trial with another config" in err
+    assert {path: path.read_bytes() for path in shell.directory.rglob("*") if path.is_file()} == before
+
+
 def test_the_command_that_evaluates_can_be_pasted_into_a_shell(shell: Shell) -> None:
-    _, out, _ = shell.train("--name", "my training", settings=("training.epochs=1", *SMALL[1:]))
+    _, out, _ = shell.train("--name", "my-training", settings=("training.epochs=1", *SMALL[1:]))
     words = shlex.split(out.partition("evaluate it on test: ")[2])
-    assert words[1:3] == ["evaluate", str(shell.directory.with_name("my training") / "epoch_0001")]
+    assert words[1:3] == ["evaluate", str(shell.directory.with_name("my-training") / "epoch_0001")]
     assert shell.run(*words[1:])[0] == 0
 
 
 def test_a_training_without_its_history_still_knows_its_best_epoch(shell: Shell) -> None:
-    settings = (*SMALL, "training.learning_rate=0.5")
+    # A rate that spoils the model from the second epoch on.
+    settings = (*SMALL, "schedule=[{epoch: 2, training: {learning_rate: 10}}]")
     first = shell.trained(settings=settings)
     assert first["best_epoch"] < first["epochs"]
     (shell.directory / "history.jsonl").unlink()

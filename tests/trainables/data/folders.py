@@ -97,7 +97,13 @@ def coco(folder: Path, *, split: bool = True) -> Path:
         train = dict.fromkeys(range(107, 99, -1), "train")
         splits = {200: "val", 201: "test", 202: "restval", **train, 203: "test"}
         listed = [
-            {"cocoid": key, "filename": f"{key}.jpg", "filepath": "val2014", "split": name, "sentences": []}
+            {
+                "cocoid": key,
+                "filename": f"COCO_val2014_{key:012d}.jpg",
+                "filepath": "val2014",
+                "split": name,
+                "sentences": [],
+            }
             for key, name in splits.items()
         ]
         (folder / "dataset_coco.json").write_text(json.dumps({"images": listed}))
@@ -140,7 +146,10 @@ def clip_retrieval(folder: Path) -> None:
     for split, rows in PAIRS.items():
         for name in ("img_emb", "text_emb"):
             (folder / split / name).mkdir(parents=True)
-            np.save(folder / split / name / f"{name}_0.npy", random.normal(size=(len(rows), 4)).astype(np.float16))
+            values = random.normal(size=(len(rows), 4)).astype(np.float16)
+            if name == "img_emb":
+                values = values[[[path for path, _ in rows].index(path) for path, _ in rows]]
+            np.save(folder / split / name / f"{name}_0.npy", values)
         (folder / split / "metadata").mkdir()
         write_pairs(folder / split / "metadata" / "metadata_0.parquet", rows)
 

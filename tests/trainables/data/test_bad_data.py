@@ -26,6 +26,7 @@ READ: dict[str, dict[str, Any]] = {
     "clip-retrieval": {"text": True},
     "msrvtt": {"features": None},
     "msvd": {"features": None},
+    "tgif": {"features": None},
 }
 """Form -> what of it is read, where that is not the features of its images alone."""
 
@@ -108,7 +109,7 @@ KARPATHY = {
     "no-images": (write(JSON, '{"a": 1, "b": 2}'), "another schema: Karpathy's JSON has a list 'images'; this file"),
     "folder": (lambda folder: [(folder / JSON).unlink(), (folder / JSON).mkdir()], "tiny.json: must be a regular file"),
     "image-no-object": (images(lambda m: m.append(3)), "images[6]: another schema: must be an object, got 3"),
-    "split": (image(1, split="dev2"), "images[1]: 'split' must be one of train, restval, val, dev, test"),
+    "split": (image(1, split="dev2"), "images[1]: 'split' must be one of train, training, restval, val"),
     "split-list": (image(1, split=["train"]), "images[1]: 'split' must be one of"),
     "no-filename": (images(lambda m: m[2].pop("filename")), "images[2]: another schema: has no 'filename'"),
     "filename-number": (image(2, filename=7), "images[2]: the file name must be text, got 7"),
@@ -203,8 +204,8 @@ COCO = {
     "no-captions": (annotations(lambda c: [one.update(image_id=202) for one in c]), "image without captions"),
 }
 COCO_SPLIT = {
-    "id-no-number": (in_split(lambda listed: listed[3].update(cocoid=[])), "'107.jpg' is in no annotation file"),
-    "unknown-image": (in_split(lambda listed: listed[3].update(cocoid=55)), "'107.jpg' is in no annotation file"),
+    "id-no-number": (in_split(lambda listed: listed[3].update(cocoid=[])), "107.jpg' is in no annotation file"),
+    "unknown-image": (in_split(lambda listed: listed[3].update(cocoid=55)), "107.jpg' is in no annotation file"),
     "two-splits": (in_split(lambda c: c.append({**c[0], "split": "test"})), "images[12]: the same image in two splits"),
     "bad-split": (in_split(lambda listed: listed[0].update(split="x")), "json: images[0]: 'split' must be one of"),
 }
@@ -222,19 +223,34 @@ FLICKR = {
     "empty-line": (append(TEST_LIST, "\nc.jpg\n"), "testImages.txt: line 2: the file name must be text"),
     "absolute": (append(TEST_LIST, "/c.jpg\n"), "testImages.txt: line 2: file name '/c.jpg' is absolute"),
     "no-list": (remove("Flickr_8k.devImages.txt"), "Flickr8k.token.txt: split 'val' has no images"),
+    "two-lists": (append("val.txt", "c.jpg\n"), "val.txt: is of val like Flickr_8k.devImages.txt, and lists others"),
     "no-lists": (remove(*(f"Flickr_8k.{name}Images.txt" for name in FLICKR_LISTS)), "fetch Flickr_8k.trainImages.txt"),
     "two-tokens": (append("results_20130124.token", "x"), "one caption file a folder, but here are Flickr8k.token.txt"),
 }
 PRECOMPUTED = {
     "empty-line": (append("dev_caps.txt", "\n" * 5), "dev_caps.txt: line 11: empty caption"),
-    "incomplete": (append("test_caps.txt", "more\n"), "test_caps.txt: line 6: 6 captions, which is no multiple of 5"),
+    "incomplete": (append("dev_caps.txt", "more\n"), "dev_caps.txt: line 11: 11 captions, which is no multiple of 5"),
+    "irregular": (
+        save("dev_ims.npy", np.array([[0]] * 6 + [[1]] * 4, np.float32)),
+        "dev_ims.npy: row 0: 6 equal rows, where 4 are the fewest",
+    ),
+    "another val": (append("val_caps.txt", "of others\n"), "val_caps.txt: is of val like dev_caps.txt, and has other"),
+    "another test": (append("testall_caps.txt", "of others\n"), "test_caps.txt: is of test like testall_caps.txt"),
     "no-test": (remove("test_caps.txt"), "train_caps.txt: split 'test' has no images"),
     "no-features": (remove("dev_ims.npy"), "dev_ims.npy: no such file"),
     "rows": (save("dev_ims.npy", np.ones((3, 4), np.float32)), "dev_ims.npy: 3 feature rows for 2 images with 10 capt"),
     "nan": (save("dev_ims.npy", np.array([[1], [np.nan]], np.float32)), "dev_ims.npy: 1 rows hold NaN or infinity"),
 }
+
+
+def another_folder(folder: Path) -> None:
+    (folder / "held" / "metadata").mkdir(parents=True)
+    folders.write_pairs(folder / "held" / "metadata" / "metadata_0.parquet", [("a", "x")])
+
+
 CLIP_RETRIEVAL = {
     "apart": (pairs(("a", "x"), ("b", "x"), ("a", "x")), "metadata_0.parquet: row 2: image_path 'a' again: the rows"),
+    "another folder": (another_folder, "held: the folder's name is no split"),
     "parts": (write("val/metadata/metadata_1.parquet", ""), "metadata_1.parquet: the embeddings of a split must"),
     "dates": (pairs(("a", LAST_DAY)), "image_path, caption: days=2147483647"),
     "more rows than bytes": (pairs(*[("a", "a")] * 10**6), "image_path, caption: 1,000,000 rows in"),
@@ -260,6 +276,12 @@ MSRVTT = {
     "list as id": (replaced(CLIPS_OF_TEST, '"f", "cap', '["f"], "cap'), "sentences[0]: video_id ['f'] is none of"),
     "twice": (replaced(CLIPS_OF_TEST, '"g", "split', '"a", "split'), "video_id 'a' is that of"),
 }
+TGIF = {
+    "one name": (
+        append("tgif-v1.0.tsv", "https://b.example/a.gif\ttwo cats\n"),
+        "tgif-v1.0.tsv: line 17: 'https://b.example/a.gif' and 'https://38.media.tumblr.com/1/a.gif' have one name",
+    )
+}
 MSVD = {
     "no tab": (replaced("sents_val_lc_nopunc.txt", "\t", " "), "line 1: must be 'ID<tab>caption'"),
     "no caption": (replaced("val_list.txt", "e\n", "q\n"), "val_list.txt: line 2: image without captions"),
@@ -276,6 +298,7 @@ TABLES: dict[str, dict[str, tuple[Change, str]]] = {
     "labels": LABELS,
     "msrvtt": MSRVTT,
     "msvd": MSVD,
+    "tgif": TGIF,
 }
 CASES = [
     pytest.param(form, change, message, id=f"{form}: {name}")
@@ -362,7 +385,7 @@ def test_images_with_other_captions_in_annotations_and_split_file_are_problems_o
     put_sentences(coco_folder, lambda key, captions: [f"of {key + 1} alone"] if key < 105 else captions)
     told = describe_dataset("coco", coco_folder.parent)
     assert len(told.problems) == 5
-    assert "dataset_coco.json: images[6]: '104.jpg' has other captions than " in told.problems[0]
+    assert "dataset_coco.json: images[6]: 'COCO_val2014_000000000104.jpg' has other captions than " in told.problems[0]
     assert "such as 'of 105 alone': these are two images" in told.problems[0]
     put_sentences(coco_folder, lambda key, captions: [*captions[:2], "edited"] if key < 105 else captions)
     told = describe_dataset("coco", coco_folder.parent)

@@ -152,9 +152,54 @@ def test_precomputed(
     assert captions_of(data.splits["val"], 1) == [f"dev image 1 caption {number}" for number in range(each)]
 
 
+@pytest.mark.parametrize(("each", "twins"), [(1, False), (1, True), (3, True)])
+def test_rows_that_differ_say_how_many_captions_an_image_has(tmp_path: Path, each: int, twins: bool) -> None:
+    """Five images with a caption each were read as one image with five captions; the first two may have equal rows."""
+    folder = tmp_path / "own"
+    folder.mkdir()
+    for split, count in {"train": 10, "dev": 6, "test": 5}.items():
+        rows = np.random.default_rng(count).normal(size=(count, 3)).astype(np.float32)
+        rows[1] = rows[0] if twins else rows[1]
+        np.save(folder / f"{split}_ims.npy", rows.repeat(each, axis=0))
+        lines = [f"the {split} image {image} {n}" for image in range(count) for n in range(each)]
+        (folder / f"{split}_caps.txt").write_text("\n".join(lines) + "\n")
+    data = load_dataset("own", tmp_path)
+    assert {name: len(split.image_ids) for name, split in data.splits.items()} == {"train": 10, "val": 6, "test": 5}
+    assert captions_of(data.splits["val"], 5) == [f"the dev image 5 {n}" for n in range(each)]
+
+
+def test_each_split_has_the_captions_an_image_that_its_own_rows_say(
+    make_precomputed_folder: Callable[..., Path],
+) -> None:
+    folder = make_precomputed_folder()
+    (folder / "train_caps.txt").write_text("a dog\na cat\na hat\n")
+    data = load_dataset("f8k_precomp", folder.parent)
+    assert {name: len(split.image_ids) for name, split in data.splits.items()} == {"train": 3, "val": 2, "test": 1}
+    assert {name: len(split.captions) for name, split in data.splits.items()} == {"train": 3, "val": 10, "test": 5}
+
+
+def test_captions_that_nothing_counts_are_said_to_be_five_an_image(
+    make_precomputed_folder: Callable[..., Path],
+) -> None:
+    folder = make_precomputed_folder()
+    for path in folder.glob("*.npy"):
+        path.unlink()
+    (note,) = describe_dataset("f8k_precomp", folder.parent).notes
+    assert note == "nothing says how many captions an image has: 5, as in the published folders"
+
+
+def test_a_row_a_caption_is_refused_where_rows_of_an_image_differ(karpathy_folder: KarpathyFolder) -> None:
+    captions = sum(len(image["sentences"]) for image in karpathy_folder.images)
+    rows = np.random.default_rng(0).normal(size=(captions, 3)).astype(np.float32)
+    np.save(karpathy_folder.folder / "features_global.npy", rows)
+    with pytest.raises(DataError, match=r"has one row a caption, and the rows of '.*' \(.*images\[0\]\) differ"):
+        load_dataset("tiny", karpathy_folder.root)
+
+
 def test_precomputed_testall_is_the_test_split(make_precomputed_folder: Callable[..., Path]) -> None:
     folder = make_precomputed_folder()
-    (folder / "testall_caps.txt").write_text("all of it\n" * 10)
+    former = (folder / "test_caps.txt").read_text()
+    (folder / "testall_caps.txt").write_text(former + "more of it\n" * 5)
     np.save(folder / "testall_ims.npy", np.ones((2, 4), dtype=np.float32))
     assert len(load_dataset("f8k_precomp", folder.parent).splits["test"].image_ids) == 2
 
@@ -295,14 +340,82 @@ def test_coco_keeps_five_captions_of_an_image_in_val_and_test(
     assert note.startswith(f"val and test keep the first 5 captions of each image, as published: {2 * images} captions")
 
 
-def test_other_datasets_keep_all_captions(make_coco_folder: Callable[..., Path]) -> None:
-    folder = with_seven_captions(make_coco_folder(split=False), karpathy_only=False)
-    for path in (folder / "annotations").glob("*.json"):
-        path.rename(path.with_name(path.name.replace("2014", "_mine")))
+def with_own_pictures(folder: Path) -> None:
+    """Give the pictures of a COCO folder, and its split file, names that are not those of MS-COCO."""
+    for path in folder.rglob("*.json"):
+        path.write_text(path.read_text().replace("COCO_", "RSICD_"))
+
+
+def test_other_datasets_keep_all_captions_in_files_of_any_name(make_coco_folder: Callable[..., Path]) -> None:
+    folder = with_seven_captions(make_coco_folder(), karpathy_only=False)
+    with_own_pictures(folder)
     data = load_dataset("coco", folder.parent)
     assert len(data.splits["test"].captions) == 7 * len(data.splits["test"].image_rows)
-    (note,) = describe_dataset("coco", folder.parent).notes
-    assert note == "no Karpathy JSON beside the annotations: a split of our own"
+    assert describe_dataset("coco", folder.parent).notes == []
+
+
+SIZES = {"train": 5, "val": 3, "test": 2}
+
+
+def write_own_coco(
+    folder: Path, file: str = "captions_{}.json", picture: str = "{}.jpg", field: bool = False, **aliases: str
+) -> Path:
+    """Write images in COCO's form whose splits are told by names of files or pictures, or by a field."""
+    (folder / "annotations").mkdir(parents=True)
+    written: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    key = 0
+    for split, count in SIZES.items():
+        name = aliases.get(split, split)
+        content = written.setdefault(file.format(name), {"images": [], "annotations": []})
+        for _ in range(count):
+            key += 1
+            image = {"id": key, "file_name": picture.format(key, split=name)} | ({"split": name} if field else {})
+            content["images"].append(image)
+            content["annotations"] += [
+                {"id": 10 * key + n, "image_id": key, "caption": f"picture {key} {n}"} for n in range(6)
+            ]
+    for name, content in written.items():
+        (folder / "annotations" / name).write_text(json.dumps(content))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"file": "captions_{}2017.json"},
+        {"file": "captions_rsicd-{}.json", "val": "Validation", "train": "training", "test": "testing"},
+        {"file": "captions_all.json", "field": True, "val": "dev"},
+        {"file": "captions_all.json", "picture": "{split}2014/{}.jpg"},
+        {"file": "captions_all.json", "picture": "VizWiz_{split}_{:08d}.jpg"},
+    ],
+    ids=["files", "names of COCO", "other names", "field", "folders", "pictures"],
+)
+def test_the_splits_that_annotations_tell_are_used(tmp_path: Path, how: dict[str, Any]) -> None:
+    """A file of test captions was pooled into train, val was cut in two, and captions of val and test were cut."""
+    write_own_coco(tmp_path / "own", **how)
+    data = load_dataset("own", tmp_path, features=None)
+    assert {name: len(split.image_ids) for name, split in data.splits.items()} == SIZES
+    assert {name: len(split.captions) for name, split in data.splits.items()} == {n: 6 * c for n, c in SIZES.items()}
+    assert describe_dataset("own", tmp_path).notes == []
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"file": "captions_all.json"}, "the annotations name no splits: give each image a field 'split'"),
+        ({"test": "held_out"}, "captions_held_out.json: image 9: neither a field 'split' nor the file's name gives"),
+        ({"test": "trainval"}, "captions_trainval.json: image 9: neither a field 'split' nor the file's name gives"),
+        ({"test": "val"}, "split 'test' has no images"),
+        ({"file": "captions_all.json", "field": True, "val": "most"}, "'split' must be one of train, training"),
+    ],
+    ids=["none", "unknown name", "two splits", "no test", "unknown field"],
+)
+def test_annotations_that_tell_no_splits_or_not_all_are_refused(
+    tmp_path: Path, how: dict[str, Any], message: str
+) -> None:
+    write_own_coco(tmp_path / "own", **how)
+    assert any(message in problem for problem in describe_dataset("own", tmp_path).problems)
 
 
 def digest_of(files: list[Path]) -> str:
@@ -315,10 +428,7 @@ def test_coco_whose_captions_are_cut_has_another_digest_than_uncut_ones_had(coco
     """Other datasets keep the digests that are in the records of older versions."""
     files = [*sorted((coco_folder / "annotations").glob("*.json")), coco_folder / "dataset_coco.json"]
     assert load_dataset("coco", coco_folder.parent, features=None).digest != digest_of(files)
-    (coco_folder / "dataset_coco.json").rename(coco_folder / "dataset_mine.json")
-    for file in files[:-1]:
-        file.rename(file.with_name(file.name.replace("2014", "_mine")))
-    files = [*sorted((coco_folder / "annotations").glob("*.json")), coco_folder / "dataset_mine.json"]
+    with_own_pictures(coco_folder)
     assert load_dataset("coco", coco_folder.parent, features=None).digest == digest_of(files)
 
 

@@ -32,10 +32,18 @@ def triplet_sh(pair: Pair, margin: float) -> Tensor:
     return triplet(pair, margin, negatives=1)
 
 
-def nt_xent(pair: Pair, temperature: float) -> Tensor:
+def hardness_weights(pair: Pair, hardness: float, hardness_mode: str) -> dict[int, float]:
+    """The factor of each candidate's exponential: exp(alpha s) of the negatives that are weighed, as a plain number."""
+    weighed = hardest_of(pair.row, pair.negatives, 1 if hardness_mode == "hardest" else "all")
+    own = {j: 1.0 for j in pair.positives + pair.negatives}
+    return own | {n: math.exp(hardness * float(pair.row[n].detach())) for n in weighed}
+
+
+def nt_xent(pair: Pair, temperature: float, hardness: float = 0.0, hardness_mode: str = "all") -> Tensor:
     row, p, positives, negatives = pair
+    factors = hardness_weights(pair, hardness, hardness_mode)
     largest = max(float(row[j].detach()) for j in positives + negatives) / temperature
-    denominator = sum(torch.exp(row[j] / temperature - largest) for j in positives + negatives)
+    denominator = sum(factors[j] * torch.exp(row[j] / temperature - largest) for j in positives + negatives)
     return torch.log(denominator) + largest - row[p] / temperature
 
 
@@ -107,18 +115,20 @@ def warp(pair: Pair, margin: float, rank_weight: str = "harmonic", top: int = 10
     return sum(costs, pair.nothing)
 
 
-def sigmoid(pair: Pair, temperature: float, bias: float) -> Tensor:
+def sigmoid(pair: Pair, temperature: float, bias: float, hardness: float = 0.0) -> Tensor:
     """One positive's decision, k times, and those of all negatives: their mean over k positives is the query's term."""
     row, p, positives, negatives = pair
     total = len(positives) * torch.log1p(torch.exp(-(row[p] / temperature + bias)))
-    return total + sum(torch.log1p(torch.exp(row[n] / temperature + bias)) for n in negatives)
+    factors = hardness_weights(pair, hardness, "all")
+    return total + sum(torch.log1p(factors[n] * torch.exp(row[n] / temperature + bias)) for n in negatives)
 
 
-def decoupled(pair: Pair, temperature: float) -> Tensor:
+def decoupled(pair: Pair, temperature: float, hardness: float = 0.0, hardness_mode: str = "all") -> Tensor:
     row, p, _, negatives = pair
     if not negatives:
         return pair.nothing
-    return torch.log(sum(torch.exp(row[n] / temperature) for n in negatives)) - row[p] / temperature
+    factors = hardness_weights(pair, hardness, hardness_mode)
+    return torch.log(sum(factors[n] * torch.exp(row[n] / temperature) for n in negatives)) - row[p] / temperature
 
 
 def multi_similarity(pair: Pair, alpha: float, beta: float, base: float, epsilon: float | None) -> Tensor:
@@ -237,6 +247,7 @@ MILD = {"alpha": 5.0, "beta": 3.0}
 BOTH_LINEAR = {"triplet_weight": "linear", "pair_weight": "linear", "scale": 2.0, "margin": 0.3, "slope": 1.5}
 CIRCLES = {**BOTH_LINEAR, "triplet_weight": "circle", "reduction": "mean"}
 CONSTANT_OF_ALL = {"pair_weight": "constant", "negatives": "all", "reduction": "mean"}
+HARDEST = {"hardness": 5.0, "hardness_mode": "hardest"}
 LINEAR_OF_TWO = {"pair_weight": "linear", "negatives": 2}
 
 CASES = {
@@ -255,6 +266,11 @@ CASES = {
     "polynomial_relative_of_all": Case("polynomial_relative", "per_pair", {**CUBIC, "negatives": "all"}),
     "sigmoid": Case("sigmoid", "means", {"temperature": 0.2, "bias": -1.5}, "temperature"),
     "decoupled": Case("decoupled", "means", {"temperature": 0.2}, "temperature"),
+    "nt_xent_hardness": Case("nt_xent", "means", {"temperature": 0.1, "hardness": 9.0}, "temperature"),
+    "nt_xent_hardest": Case("nt_xent", "means", {"temperature": 0.2, **HARDEST}, "temperature"),
+    "sigmoid_hardness": Case("sigmoid", "means", {"temperature": 0.2, "bias": -1.5, "hardness": 3.0}, "temperature"),
+    "decoupled_hardness": Case("decoupled", "means", {"temperature": 0.2, "hardness": 4.0}, "temperature"),
+    "decoupled_hardest": Case("decoupled", "means", {"temperature": 0.3, **HARDEST}, "temperature"),
     "multi_similarity": Case("multi_similarity", "means", {"alpha": 2.0, "beta": 10.0, "base": 0.3, "epsilon": 0.1}),
     "multi_similarity_of_all": Case("multi_similarity", "means", {**MILD, "base": -0.2, "epsilon": None}),
     "circle": Case("circle", "means", {"margin": 0.25, "scale": 5.0}, "/scale"),

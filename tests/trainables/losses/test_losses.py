@@ -15,7 +15,7 @@ from trainables.losses import LOSSES, Loss, NotANumberError, build_loss
 STACKED: dict[str, dict[str, Any]] = {
     "triplet": {"margin": torch.tensor([0.1, 0.2, 0.7]), "negatives": torch.tensor([1, 2, 64])},
     "triplet_sh": {"margin": torch.tensor([0.1, 0.2, 0.7])},
-    "nt_xent": {"temperature": torch.tensor([0.05, 0.1, 1.0])},
+    "nt_xent": {"temperature": torch.tensor([0.05, 0.1, 1.0]), "hardness": torch.tensor([0.0, 9.0, 2.0])},
     "smooth_ap": {"temperature": torch.tensor([0.01, 0.1, 1.0])},
     "polynomial_self": {
         "positive_coefficients": torch.tensor([[0.2, -1.0, 0.0], [0.5, -0.9, 0.2], [0.3, -1.0, -0.5]]),
@@ -29,7 +29,7 @@ STACKED: dict[str, dict[str, Any]] = {
     },
     "warp": {"margin": torch.tensor([0.1, 0.5, 1.0]), "top": torch.tensor([1, 3, 10])},
     "sigmoid": {"temperature": torch.tensor([0.05, 0.1, 1.0]), "bias": torch.tensor([-10.0, -1.0, 0.5])},
-    "decoupled": {"temperature": torch.tensor([0.05, 0.1, 1.0])},
+    "decoupled": {"temperature": torch.tensor([0.05, 0.1, 1.0]), "hardness": torch.tensor([5.0, 0.0, 1.0])},
     "multi_similarity": {
         "alpha": torch.tensor([1.0, 2.0, 5.0]),
         "beta": torch.tensor([40.0, 10.0, 1.0]),
@@ -207,6 +207,9 @@ REFUSED_PARAMETERS: dict[str, tuple[str, dict[str, Any], str]] = {
     "temperature 0": ("nt_xent", {"temperature": 0}, "temperature must be a finite number above 0, got 0.0"),
     "temperature below 0": ("smooth_ap", {"temperature": -1}, "temperature must be .* got -1.0"),
     "temperature infinite": ("smooth_ap", {"temperature": torch.tensor(torch.inf)}, "temperature must be .* got inf"),
+    "hardness below 0": ("nt_xent", {"hardness": -1.0}, "hardness must be a finite number, 0 or above, got -1.0"),
+    "unknown mode": ("decoupled", {"hardness_mode": "hard"}, "hardness_mode must be 'all' or 'hardest', got 'hard'"),
+    "hardness of words": ("sigmoid", {"hardness": "learned"}, "hardness must be a number .* got 'learned'"),
     "unknown loss": ("tripelt", {}, "loss must be one of triplet, .* got 'tripelt'"),
     "unknown parameter": ("triplet", {"temperature": 1}, "triplet has .* margin, negatives, got temperature"),
     "no coefficients": ("polynomial_relative", {"coefficients": ()}, "coefficients must be one or more finite numbers"),

@@ -227,10 +227,16 @@ def test_a_form_of_data_is_read_and_a_line_that_it_cannot_read_is_told(tmp_path:
 def test_a_changed_form_of_data_reads_the_same_files_anew(tmp_path: Path) -> None:
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "pairs.txt").write_text("train a.jpg a dog\nval b.jpg a cat\ntest c.jpg a cow\n")
+    digests = []
     for change, caption, tokenizer in (
         ("caption", "a dog", "english"),
+        ("caption.upper()", "A DOG", "english"),
         ("caption * 2 + 'éé'", "a doga dogéé", "words"),
     ):
         load_plugins([str(write_plugin(tmp_path, FORMAT.replace("append(caption)", f"append({change})")))])
         data = load_dataset("shop", tmp_path, features=None)
         assert (list(data.splits["train"].captions), data.vocabulary.tokenizer.name) == ([caption], tokenizer)
+        digests.append(data.digest)
+    assert len(set(digests)) == 3
+    load_plugins([str(write_plugin(tmp_path, FORMAT + "# another comment\n"))])
+    assert load_dataset("shop", tmp_path, features=None).digest == digests[0]

@@ -20,7 +20,7 @@ from itertools import groupby
 from pathlib import Path
 
 from trainables.config import TEXT
-from trainables.data.corpus import SPLITS, Corpus, Image, caption_problem, filename_problem
+from trainables.data.corpus import SPLIT_ALIASES, SPLITS, Corpus, Image, caption_problem, filename_problem
 from trainables.errors import DataError, reason_of
 
 FORMAT = "embeddings of clip-retrieval (train/metadata/metadata_0.parquet, img_emb, text_emb; val; test)"
@@ -29,8 +29,8 @@ COLUMNS = ("image_path", "caption")
 
 def find(folder: Path) -> list[Path]:
     """Return the metadata files of the splits, or nothing."""
-    metadata = [folder / split / "metadata" for split in SPLITS]
-    return sorted(path for part in metadata for path in part.glob("metadata_*.parquet"))
+    parts = sorted(folder.glob("*/metadata/metadata_*.parquet"))
+    return parts if any(_split_of(path) for path in parts) else []
 
 
 def read(files: Sequence[Path]) -> Corpus:
@@ -63,8 +63,19 @@ def _by_split(files: Sequence[Path]) -> dict[str, Path]:
             f"{further[0]}: the embeddings of a split must be one file; write them again with "
             "clip-retrieval inference --write_batch_size above the number of pairs"
         )
-    by_name = {file.parents[1].name: file for file in files}
-    return {split: by_name[split] for split in SPLITS if split in by_name}
+    by_split: dict[str, Path] = {}
+    for file in files:
+        folder, split = file.parents[1], _split_of(file)
+        if split is None:
+            raise DataError(f"{folder}: the folder's name is no split; name it train, val or test, or move it away")
+        if split in by_split:
+            raise DataError(f"{folder}: is of {split} like {by_split[split].parents[1].name}; move one of the two away")
+        by_split[split] = file
+    return {split: by_split[split] for split in SPLITS if split in by_split}
+
+
+def _split_of(file: Path) -> str | None:
+    return SPLIT_ALIASES.get(file.parents[1].name)
 
 
 def _read_split(split: str, file: Path, images: list[Image], problems: list[str]) -> None:

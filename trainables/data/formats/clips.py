@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from trainables.data.corpus import Corpus, Image, caption_problem
-from trainables.data.formats.flickr import split_lists
+from trainables.data.formats.flickr import check_lists, split_lists
 from trainables.data.text_files import checked, numbered_lines
 
 FORMAT = "clips with captions (*.tsv or sents_*.txt, with train_list.txt or splits/train.txt ...)"
@@ -31,12 +31,18 @@ def find(folder: Path) -> list[Path]:
 def read(files: Sequence[Path]) -> Corpus:
     """Read the tables, then the lists; problems are collected with their lines."""
     lists = _lists(files[0].parent)
+    for folder in dict.fromkeys(file.parent for file in lists.values()):
+        check_lists(folder)
     problems: list[str] = []
     captions: dict[str, list[str]] = {}
+    named: dict[str, str] = {}
     for file in files:
         if file not in lists.values():
-            for _, line in checked(numbered_lines(file), _row_problem, problems):
+            for place, line in checked(numbered_lines(file), _row_problem, problems):
                 name, _, caption = line.partition("\t")
+                name = name.strip()
+                if (first := named.setdefault(_clip_of(name), name)) != name:
+                    problems.append(f"{place}: {name!r} and {first!r} have one name of a file, and are two clips")
                 captions.setdefault(_clip_of(name), []).append(caption)
     images: list[Image] = []
     for split, file in lists.items():

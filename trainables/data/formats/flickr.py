@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainables.data.corpus import Corpus, Image, caption_problem, filename_problem
-from trainables.data.text_files import checked, numbered_lines
+from trainables.data.text_files import checked, numbered_lines, read_lines
 from trainables.errors import DataError
 
 FORMAT = "Flickr captions (*.token or *.token.txt, with *.trainImages.txt or train.txt ...)"
@@ -47,6 +47,7 @@ def read(files: Sequence[Path]) -> Corpus:
     if not lists:
         wanted = ", ".join(patterns[0].replace("*", "Flickr_8k.") for patterns in _LISTS.values())
         raise DataError(f"{token_files[0]}: no lists of the splits beside it; fetch {wanted}")
+    check_lists(files[0].parent)
     problems: list[str] = []
     captions = _read_captions(token_files[0], problems)
     images = [image for split, file in lists.items() for image in _read_list(file, split, captions, problems)]
@@ -57,11 +58,25 @@ def read(files: Sequence[Path]) -> Corpus:
 
 def split_lists(folder: Path) -> dict[str, Path]:
     """Return the list of file names, or ids, of each split that has one."""
-    lists = {
-        split: next((path for pattern in patterns for path in sorted(folder.glob(pattern))), None)
+    there = _lists_of(folder)
+    return {split: paths[0] for split, paths in there.items() if paths}
+
+
+def check_lists(folder: Path) -> None:
+    """Refuse two lists of one split that do not list the same (``DataError``)."""
+    for split, (first, *others) in ((split, paths) for split, paths in _lists_of(folder).items() if paths):
+        listed = {line.strip().removesuffix(".jpg") for line in read_lines(first)}
+        for other in others:
+            if {line.strip().removesuffix(".jpg") for line in read_lines(other)} != listed:
+                raise DataError(f"{other}: is of {split} like {first.name}, and lists others; move one of the two away")
+
+
+def _lists_of(folder: Path) -> dict[str, list[Path]]:
+    """Return the lists of each split, the one that is read first."""
+    return {
+        split: list(dict.fromkeys(path for pattern in patterns for path in sorted(folder.glob(pattern))))
         for split, patterns in _LISTS.items()
     }
-    return {split: path for split, path in lists.items() if path}
 
 
 def _read_captions(file: Path, problems: list[str]) -> dict[str, list[str]]:

@@ -3,7 +3,7 @@
 ``{"dataset": name, "images": [{"filename", "imgid", "split", "sentids", "sentences": [{"raw", "imgid", ...}]}]}``;
 COCO's file has ``filepath`` (a folder) and ``cocoid`` as well. Captions are the raw text, tokenised as in every other
 form, not the ``tokens`` of the file, which have lost their punctuation. The order of ``images`` is the row order of the
-features.
+features. Of MS-COCO itself, known by the names of its pictures, val and test keep five captions of each image.
 
 References:
     [Karpathy2015] Karpathy and Fei-Fei, Deep Visual-Semantic Alignments. arXiv:1412.2306
@@ -14,7 +14,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trainables.data.corpus import SPLIT_ALIASES, Corpus, Image, caption_problem, filename_problem
+from trainables.data.corpus import (
+    SPLIT_ALIASES,
+    Corpus,
+    Image,
+    caption_problem,
+    cut_captions,
+    filename_problem,
+    is_of_ms_coco,
+)
 from trainables.data.text_files import checked, read_json, records
 from trainables.errors import DataError
 
@@ -48,7 +56,9 @@ def read(files: Sequence[Path]) -> Corpus:
             ids = tuple(str(sentence["sentid"]) for sentence in sentences if "sentid" in sentence)
             split = SPLIT_ALIASES[record["split"]]
             images.append(Image(place, key, name, split, captions, ids if len(ids) == len(captions) else ()))
-    return Corpus(str(file), images, problems)
+    corpus = Corpus(str(file), images, problems)
+    is_ms_coco = bool(images) and all(is_of_ms_coco(image.filename, image.id) for image in images)
+    return cut_captions(corpus) if is_ms_coco else corpus
 
 
 def only_file(files: Sequence[Path]) -> Path:

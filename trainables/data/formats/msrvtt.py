@@ -22,8 +22,6 @@ from trainables.data.text_files import checked, read_json, records
 
 FORMAT = "MSR-VTT (*videodatainfo*.json)"
 
-_SPLITS = {**SPLIT_ALIASES, "validate": "val"}
-
 
 def find(folder: Path) -> list[Path]:
     """Return the JSON files; the file of train and val comes before the file of test."""
@@ -39,7 +37,7 @@ def read(files: Sequence[Path]) -> Corpus:
         content = read_json(file)
         videos = records(file, content, "videos", "MSR-VTT")
         for place, record in checked(videos, partial(_video_problem, known=splits), problems):
-            splits[record["video_id"]] = (place, _SPLITS[record["split"]])
+            splits[record["video_id"]] = (place, SPLIT_ALIASES[record["split"]])
         sentences = records(file, content, "sentences", "MSR-VTT")
         for _, record in checked(sentences, partial(_sentence_problem, known=splits), problems):
             captions.setdefault(record["video_id"], []).append(record["caption"])
@@ -52,7 +50,7 @@ def _video_problem(record: Any, known: dict[str, tuple[str, str]]) -> str | None
         return "another schema: must be an object with the text video_id"
     if record["video_id"] in known:
         return f"video_id {record['video_id']!r} is that of {known[record['video_id']][0]} too"
-    if not isinstance(record.get("split"), str) or record["split"] not in _SPLITS:
+    if not isinstance(record.get("split"), str) or record["split"] not in SPLIT_ALIASES:
         return f"split must be train, validate or test, got {record.get('split')!r:.60}"
     return None
 
