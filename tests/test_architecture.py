@@ -232,6 +232,7 @@ CUT_AT_SLASHES = {
     "orchestrator.results.trial_comparison": "EXPERIMENT/TRIAL",
     "orchestrator.storage.bucket": "paths in a bucket",
     "orchestrator.text.addresses": "addresses",
+    "trainables.data.formats.coco": "names of picture files",
 }
 """Modules that cut other texts at slashes."""
 
