@@ -4,6 +4,7 @@ import json
 import os
 import secrets
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -13,16 +14,17 @@ from typing import Annotated
 import typer
 
 from orchestrator.commands.options import AnyExperimentNames, Json, Output, TrackingUri
-from orchestrator.journal.directory import JOURNAL_FILE, find_directory
+from orchestrator.journal.directory import find_directory, find_experiments, path_below
 from orchestrator.journal.journal import JournalError
 from orchestrator.machines.processes import bound_process
 from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import say
 from orchestrator.tracking.address import HOST, PORT, choose_uri, free_port, is_server
+from orchestrator.tracking.connection import StoreMovedError, count_experiments
 from orchestrator.tracking.registry import find_store, register_all
-from orchestrator.tracking.sync import DeletedError, deliver
+from orchestrator.tracking.sync import DeletedError, Delivery, DeliveryError, deliver
 from orchestrator.tracking.view import newest_page
-from trainables.errors import ConfigError
+from trainables.errors import ConfigError, UserError
 
 
 def ui(
@@ -64,34 +66,58 @@ def sync(
     tracking_uri: TrackingUri = None,
     as_json: Json = False,
 ) -> None:
-    """Send MLflow the records that it missed, or all records to another store. Safe to repeat."""
-    directories = [find_directory(name, output) for name in experiments or []]
-    directories = directories or sorted(path.parent for path in output.glob(f"*/{JOURNAL_FILE}"))
+    """Send MLflow the records that it missed, or all records to another store. Safe to repeat.
+
+    By default all searches, reruns and claims under OUTPUT. Exit code 1: one was not delivered, all others were.
+    """
+    directories = [find_directory(name, output) for name in experiments or []] or find_experiments(output)
     if not directories:
         raise JournalError(f"{output}: holds no experiment; name another with --output")
     uri = choose_uri(tracking_uri, output)
-    done, problems = [], []
+    done: list[Delivery] = []
+    problems: list[str] = []
+    failures: dict[str, str] = {}
     for directory in directories:
-        waits = partial(say, f"{directory.name}: waits for another process that delivers it to this store", error=True)
+        name = path_below(directory, output)
+        waits = partial(say, f"{name}: waits for another process that delivers it to this store", error=True)
         try:
             done.append(deliver(directory, output, uri, restores=bool(experiments), on_wait=waits))
+            problems += register_all(uri, directory)[1]
         except DeletedError as error:
-            # `restores` is off, so the user did not name this experiment: the other experiments are still delivered.
+            # `restores` is off, so the user did not name this experiment.
             problems.append(str(error))
-            continue
-        problems += register_all(uri, directory)[1]
+        except (UserError, OSError) as error:
+            failures[name] = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+            if isinstance(error, DeliveryError) and not _answers(uri):
+                untried = [path_below(path, output) for path in directories[directories.index(directory) + 1 :]]
+                failures |= dict.fromkeys(untried, "not tried, because the store does not answer")
+                break
     if as_json:
         said = {"tracking_uri": without_password(uri), "experiments": [*map(asdict, done)], "unregistered": problems}
-        print(json.dumps(said, indent=2))
+        print(json.dumps({**said, "failed": failures}, indent=2))
+    else:
+        say(*(f"warning: {problem}" for problem in problems), error=True)
+        say(*(line for delivery in done for line in _lines(delivery)))
+    if failures:
+        say(*(f"error: {name} was not delivered: {problem}" for name, problem in failures.items()), error=True)
+        raise typer.Exit(1)
+
+
+def _answers(uri: str) -> bool:
+    """Say whether a store that has failed for one experiment answers at all."""
+    try:
+        count_experiments(uri)
+    except (ConnectionError, StoreMovedError):
+        return False
+    return True
+
+
+def _lines(delivery: Delivery) -> Iterator[str]:
+    """Yield the lines about the delivery of one experiment."""
+    if not delivery.sent:
+        yield f"{delivery.experiment}: its search is running and delivers to this store itself; nothing was sent"
         return
-    say(*(f"warning: {problem}" for problem in problems), error=True)
-    for delivery in done:
-        if not delivery.sent:
-            say(f"{delivery.experiment}: its search is running and delivers to this store itself; nothing was sent")
-            continue
-        say(
-            f"{delivery.experiment}: {delivery.runs} runs agree with the journal"
-            f"{', search continues' if delivery.running else ''}"
-        )
-        if delivery.duplicates:
-            say(f"{delivery.experiment}: {delivery.duplicates} runs that were there twice are in MLflow's trash now")
+    continues = ", search continues" if delivery.running else ""
+    yield f"{delivery.experiment}: {delivery.runs} runs agree with the journal{continues}"
+    if delivery.duplicates:
+        yield f"{delivery.experiment}: {delivery.duplicates} runs that were there twice are in MLflow's trash now"

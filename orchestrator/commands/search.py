@@ -27,6 +27,7 @@ from orchestrator.searches.resuming import (
     begun_experiment,
     check_folder,
     command_for,
+    command_to_resume,
     confirm_experiment,
     extend_experiment,
 )
@@ -118,7 +119,9 @@ def _closing(result: SearchResult, output: Path) -> list[str]:
     ]
     registered = f"registered: {'; '.join(models)}; " if models else ""
     browser = f"{registered}in the browser: {store_command('ui', result.tracking_uri, output)}"
-    return [answers, browser, f"next: {_next(result)}"]
+    left = command_to_resume(result.directory, result.history) if result.ended_by in (None, "signal") else None
+    not_ended = [] if left is None else [f"confirmed before the end of the search, which goes on with: {left}"]
+    return [answers, browser, *not_ended, f"next: {_next(result)}"]
 
 
 def _next(result: SearchResult) -> str:

@@ -20,7 +20,7 @@ from orchestrator.searches.display import memory_lines, race_lines
 from orchestrator.searches.resuming import command_for
 from orchestrator.searches.status import Followed, Status, read_status
 from orchestrator.searches.trial_table import ROWS, count_words, trials_table
-from orchestrator.text.terminal import make_console
+from orchestrator.text.terminal import make_console, path_text
 from orchestrator.text.values import value_text
 from trainables.extras import require
 
@@ -64,9 +64,9 @@ def _drawn(now: Status, rows: int | None) -> Group:
     """Return a table of at most ``rows`` trials for each stage with trials, and lines about the whole experiment."""
     title = f"{now.name}: {now.words}"
     tables = [
-        trials_table(now.history, title if stage is Stage.SEARCH else stage.value, rows, stage=stage)
+        trials_table(now.history, title if stage in (Stage.SEARCH, Stage.REGRESS) else stage.value, rows, stage=stage)
         for stage in Stage
-        if stage is Stage.SEARCH or now.history.stage(stage)
+        if (stage is Stage.SEARCH and not now.history.is_rerun) or now.history.stage(stage)
     ]
     lines = [f"{progress.stage}: {count_words(progress.states)} of {progress.total}" for progress in now.stages]
     lines += [f"test: {now.test}"] if now.test else []
@@ -77,7 +77,11 @@ def _drawn(now: Status, rows: int | None) -> Group:
     lines += memory_lines(now.history)
     lines += [f"to resume: {now.command}"] if now.command else []
     lines += race_lines(now.history)
-    if now.holder is None and now.history.experiment:
+    if now.holder is None and now.history.is_rerun:
+        page = now.directory / "report.html"
+        lines += [f"compared with the accepted runs: {path_text(page)}"] if page.is_file() else []
+        lines += [] if now.history.finished else ["to resume: `orchestrator regress` with the same suite"]
+    elif now.holder is None and now.history.experiment:
         summary = Summary(now.history)
         for name in summary.datasets:
             said = [headline_of(summary, name).headline, *summary.caveats.get(name, ())]

@@ -16,7 +16,16 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from orchestrator.experiment.plugins import Plugins, with_plugins
-from orchestrator.experiment.sections import Budget, Confirm, Override, Patience, Resources, Scheduler, Search
+from orchestrator.experiment.sections import (
+    USUAL_SEEDS,
+    Budget,
+    Confirm,
+    Override,
+    Patience,
+    Resources,
+    Scheduler,
+    Search,
+)
 from orchestrator.experiment.spaces import at, check_beside, check_names, check_sampler, enqueued_points, make_space
 from orchestrator.experiment.values import LossName, ModelName, Name
 from orchestrator.experiment.yaml_files import STRICT, find_file, override, read_yaml, validate
@@ -39,15 +48,17 @@ ANY = "any"
 
 @dataclass(frozen=True)
 class Cell:
-    """One study: a dataset, a model, and a loss or a choice of losses, with the space.
+    """One search of a study: a dataset, a model, and a loss or a choice of losses, with the space.
 
     Attributes:
-        name: The name of the study, with which the ids of its trials begin.
+        name: The name of the study, with which the ids of its trials begin; later searches have their number in it.
         loss: The loss of its trials; ``any`` if the loss is searched as well.
         training, model_parameters: The settings that its trials share; searched settings take their place.
         metric: The metric that selects the best epoch of a trial.
         enqueued: Points that are tried right after the published points.
-        seed: The seeds of the study's suggestions are made from this seed.
+        seed: The seeds of the search's suggestions are made from this seed.
+        search: Number of the search among the independent searches of its study, from 1; see ``Search.repeats``.
+        training_seed: Seed of the search's trainings.
     """
 
     name: str
@@ -61,6 +72,8 @@ class Cell:
     scheduler: Scheduler = field(repr=False)
     enqueued: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
     seed: int = 0
+    search: int = 1
+    training_seed: int = 0
 
 
 class Experiment(BaseModel):
@@ -112,9 +125,23 @@ class Experiment(BaseModel):
     confirm: Confirm | None = None
 
     @model_validator(mode="after")
+    def _complete(self) -> "Experiment":
+        """Fill in the design of the confirmation: of repeated searches the best of each, with one fresh seed."""
+        confirm, repeated = self.confirm, self.search.repeats > 1
+        if confirm is None:
+            return self
+        changes: dict[str, Any] = {}
+        if repeated and "top" not in confirm.model_fields_set:
+            changes["top"] = 1
+        if confirm.seeds is None and confirm.trainings is None:
+            changes["seeds"] = 1 if repeated else USUAL_SEEDS
+        return self.model_copy(update={"confirm": confirm.model_copy(update=changes)}) if changes else self
+
+    @model_validator(mode="after")
     def _check(self) -> "Experiment":
         mistakes = Mistakes()
         mistakes.of(_check_studies, self)
+        mistakes.of(_check_repeats, self)
         if self.confirm is not None:
             mistakes.of(_check_confirm, self.confirm, self)
         for number, change in enumerate(self.overrides):
@@ -143,11 +170,15 @@ class Experiment(BaseModel):
         return list(itertools.product(self.datasets, self.models, groups))
 
     def cells(self) -> list[Cell]:
-        """Return the studies, in the order of datasets, models and losses.
+        """Return the searches of the studies, in the order of datasets, models, losses and numbers of searches.
 
         Raises:
             ValueError: If bounds or fixed parameters are refused.
         """
+        return [self._repeated(cell, search) for cell in self.studies() for search in range(1, self.search.repeats + 1)]
+
+    def studies(self) -> list[Cell]:
+        """Return the first search of each study, in the order of datasets, models and losses; see ``cells``."""
         return [self._cell(*names) for names in self._combinations()]
 
     def trials_in(self, cell: Cell) -> int:
@@ -177,7 +208,8 @@ class Experiment(BaseModel):
             elif confirm.trainings is not None:
                 counts[cell.name] = confirm.trainings // studies + (place < confirm.trainings % studies)
             else:
-                baseline = place == 0 or confirm.published == "each"
+                # With several searches the published settings are a point of each, and no candidate of their own.
+                baseline = self.search.repeats == 1 and (place == 0 or confirm.published == "each")
                 trials = self.trials_in(cell)
                 bound = cell.space.bounds().get(confirm.each_of or "")
                 # Each trial may have a value of its own in a range.
@@ -211,6 +243,20 @@ class Experiment(BaseModel):
             scheduler=self.scheduler.model_copy(update={"grace_epochs": grace}),
             enqueued=enqueued_points(self.search, space),
             seed=derive_seed(self.search.seed, name, bits=32),
+            training_seed=self.search.seed,
+        )
+
+    def _repeated(self, first: Cell, search: int) -> Cell:
+        """Return a search of a study by its number; the first is the search of an experiment without repeats."""
+        if search == 1:
+            return first
+        name = f"{first.name}-search{search}"
+        return replace(
+            first,
+            name=name,
+            seed=derive_seed(self.search.seed, name, bits=32),
+            search=search,
+            training_seed=seed_of_search(self.search.seed, search),
         )
 
     def trial_config(self, cell: Cell, loss_parameters: Mapping[str, Any]) -> TrialConfig:
@@ -231,7 +277,7 @@ class Experiment(BaseModel):
             tokenizer=self.tokenizer_of(cell.dataset),
             val_images=self.val_images,
             metric=cell.metric,
-            seed=self.search.seed,
+            seed=cell.training_seed,
             plugins=references(suggestion.loss, cell.model),
         )
 
@@ -273,6 +319,14 @@ def shipped_experiments() -> dict[str, Path]:
     return {path.stem: path for path in sorted(directory.glob("*.yaml"))}
 
 
+def seed_of_search(seed: int, search: int) -> int:
+    """Return the seed of the trainings of a search, from the experiment's seed and the number of the search, from 1.
+
+    Searches of equal numbers share it, whatever their losses.
+    """
+    return seed if search == 1 else derive_seed(seed, "search", search)
+
+
 def _study_name(dataset: str, model: str, losses: Sequence[str]) -> str:
     return f"{Path(dataset).name}-{model}-{losses[0] if len(losses) == 1 else ANY}"
 
@@ -284,10 +338,47 @@ def _check_studies(experiment: Experiment) -> None:
         raise ValueError(
             f"datasets: {count} studies with all models and losses; an experiment has at most {MOST_STUDIES}"
         )
+    searches = count * experiment.search.repeats
+    if searches > MOST_STUDIES:
+        raise ValueError(
+            f"search.repeats: {searches} searches of all studies; an experiment has at most {MOST_STUDIES}"
+        )
     names = Counter(_study_name(*names) for names in experiment._combinations())
     name, times = names.most_common(1)[0]
     if times > 1:
         raise ValueError(f"two studies would be called {name!r}; list each dataset, model and loss once")
+
+
+def _check_repeats(experiment: Experiment) -> None:
+    """Refuse what goes with a single search alone, or with several alone."""
+    search, confirm, mistakes = experiment.search, experiment.confirm, Mistakes()
+    if search.repeats == 1:
+        if confirm is not None and confirm.seeds == 1:
+            raise ValueError("confirm.seeds: must be at least 2, got 1; one seed a search needs search.repeats of 2")
+        return
+    if search.loss == "choose":
+        mistakes.problems.append(
+            "search.repeats: compares losses, which search.loss: choose mixes in one study; use each"
+        )
+    for key, used in (("warm_start_from", search.warm_start_from), ("prior", search.prior != "none")):
+        if used:
+            mistakes.problems.append(
+                f"search.{key}: searches that begin from the same trials are not independent; "
+                f"leave it out, or set search.repeats to 1"
+            )
+    if confirm is not None:
+        wrong = {
+            f"confirm.top: {confirm.top} settings of a search are not independent; write 1": confirm.top > 1,
+            "confirm.trainings: a race gives seeds, and here each search counts once; set confirm.seeds instead": (
+                confirm.trainings is not None
+            ),
+            "confirm.published: published settings are a point of each search; write best": (
+                confirm.published == "each"
+            ),
+            "confirm.surface: belongs to a single search; leave it out, or set search.repeats to 1": confirm.surface,
+        }
+        mistakes.problems += [problem for problem, is_wrong in wrong.items() if is_wrong]
+    mistakes.refuse()
 
 
 def _check_confirm(confirm: Confirm, experiment: Experiment) -> None:
@@ -359,16 +450,19 @@ Plug-ins are compared by their digests, see ``plugins.changed_plugins``.
 """
 
 
+GROWING = ("search.trials", "search.repeats")
+"""Numbers that may be larger at a later start."""
+
+
 def changed_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Return the keys whose change would make trials of two starts of one experiment incomparable, with both values.
 
-    A larger ``search.trials`` is no such change, nor is a change in a section of ``FREE``. A missing key has the value
-    ``None``.
+    A larger number (``GROWING``) is no such change, nor is a change in a section of ``FREE``. A missing key has the
+    value ``None``.
     """
     before, after = flat(_whole(old)), flat(new)
     changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
-    if before.get("search.trials", 0) <= after.get("search.trials", 0):
-        changed = [key for key in changed if key != "search.trials"]
+    changed = [key for key in changed if key not in GROWING or before.get(key, 0) > after.get(key, 0)]
     return {key: (before.get(key), after.get(key)) for key in changed if key.partition(".")[0] not in FREE}
 
 

@@ -17,7 +17,7 @@ def overlaps(experiment: Experiment, dataset: str | None = None) -> list[str]:
 
     Without a dataset, the studies of all datasets count.
     """
-    cells = [cell for cell in experiment.cells() if dataset in (None, cell.dataset)]
+    cells = [cell for cell in experiment.studies() if dataset in (None, cell.dataset)]
     is_grid = experiment.search.sampler == "grid"
     sentences = [
         sentence

@@ -19,6 +19,9 @@ from orchestrator.experiment.yaml_files import STRICT
 from trainables.config import ParameterValue
 from trainables.errors import Mistakes
 
+MOST_REPEATS = 100
+"""Most searches of a study."""
+
 USUAL_SEEDS = 5
 """Seeds of a fixed design that names no number: fewer seeds often miss a lead of 3 standard deviations."""
 
@@ -43,7 +46,10 @@ class Search(BaseModel):
         sampler: ``tpe``; ``cmaes``, which adapts a normal distribution to ranges; ``gp``, a Gaussian process, for few
             and costly trials; ``random``; ``qmc``, a Sobol sequence that leaves no gaps; ``grid``, which takes the
             listed values one after the other; or the sampler of a plug-in.
-        trials: Trials of each study, >= 1; a loss's published settings come first. A grid may have fewer points.
+        trials: Trials of each search of a study, >= 1; a loss's published settings come first. A grid may have fewer
+            points.
+        repeats: Number of independent searches of each study, >= 1, each with ``trials`` trials, and suggestions and
+            seeds of its own. With several, the confirmation compares losses; with one, it compares settings.
         seed: Seed of the suggestions and of every training, >= 0.
         metric: The metric that is maximised; a trial counts with its best epoch.
         objectives: Further goals beside ``metric``, each a metric to maximise or ``{metric, direction}``.
@@ -70,6 +76,7 @@ class Search(BaseModel):
     model_config = STRICT
     sampler: SamplerName = "tpe"
     trials: Annotated[int, Field(ge=1)] = 16
+    repeats: Annotated[int, Field(ge=1, le=MOST_REPEATS)] = 1
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     metric: Metric = "val/rsum"
     objectives: tuple[Goal | Objective, ...] = ()
@@ -246,11 +253,11 @@ class Confirm(BaseModel):
     """Which trials are trained again with fresh seeds before a winner is named.
 
     Attributes:
-        top: Number of best trials of each study, >= 1.
+        top: Number of best trials of each study, >= 1; with ``search.repeats`` the best of each search, 1.
         each_of: A searched parameter: ``top`` counts the best trials with each value of it instead of those of each
             study, and the trend over the values is tested; ``null`` is the best of each study. For a fixed design.
         seeds: A fixed design: number of seeds of each candidate, none of them used in the search, >= 2; without
-            ``trainings`` 5.
+            ``trainings`` 5. With ``search.repeats``: of the best of each search, >= 1, by default 1.
         trainings: A race instead of a fixed design: most trainings for the candidates of each dataset, at least 2 for
             each possible candidate; ``null`` is a fixed design.
         published: ``best``: of the published settings on a dataset, the settings that did best in the search are
@@ -268,19 +275,13 @@ class Confirm(BaseModel):
     model_config = STRICT
     top: Annotated[int, Field(ge=1)] = 3
     each_of: str | None = None
-    seeds: Annotated[int, Field(ge=2)] | None = None
+    seeds: Annotated[int, Field(ge=1)] | None = None
     trainings: Annotated[int, Field(ge=4)] | None = None
     published: Literal["best", "each"] = "best"
     surface: bool = False
     baseline: LossName | None = None
     verdict: Literal["seeds", "seeds_and_images"] = "seeds_and_images"
     smallest_difference: Annotated[float, Field(ge=0)] = 1.0
-
-    @model_validator(mode="before")
-    @classmethod
-    def _complete(cls, values: Any) -> Any:
-        designed = not isinstance(values, dict) or any(values.get(key) is not None for key in ("seeds", "trainings"))
-        return values if designed else {**values, "seeds": USUAL_SEEDS}
 
     @model_validator(mode="after")
     def _check(self) -> "Confirm":

@@ -43,9 +43,10 @@ class StudyPlan:
     """A study as it would be searched.
 
     Attributes:
+        searches: Number of independent searches, each of ``trials`` trials.
         epochs: Epochs of a whole trial.
         space: Parameter -> its bounds, in words.
-        points: The first points, suggested without any results, see ``sample_points``.
+        points: The first points of the first search, suggested without any results, see ``sample_points``.
         epoch_seconds: Measured, beside the trials that are fused with the trial; the mean of several losses.
         expected_epochs: Mean epochs of a trial of the search, see ``expected_epochs``.
     """
@@ -57,6 +58,7 @@ class StudyPlan:
     points: tuple[Mapping[str, Any], ...]
     epoch_seconds: float
     expected_epochs: float
+    searches: int = 1
 
 
 @dataclass(frozen=True)
@@ -195,7 +197,8 @@ def dry_run(
     check_fits(wanted.cpus, gpus_at_least, [Node(platform.node(), machine["CPU"], machine["GPU"])])
     from trainables.cost import choose_fusion
 
-    cells = experiment.cells()
+    # All searches of a study have its pace.
+    cells = experiment.studies()
     # Each loss of a study is timed with its defaults and the settings of the experiment.
     paces = [
         [
@@ -209,7 +212,7 @@ def dry_run(
     fusions = {study: choose_fusion(study_rates) for study, study_rates in rates.items()}
     fuse = min(fusions.values()) if wanted.fuse == "auto" else wanted.fuse
     gpus = _gpus(experiment, workload, machine, fuse)
-    trials = sum(experiment.trials_in(cell) for cell in cells)
+    trials = sum(experiment.trials_in(cell) for cell in experiment.cells())
     concurrency = limit_concurrency(wanted, gpus, machine, trials, fuse)
     plans = tuple(
         StudyPlan(
@@ -223,6 +226,7 @@ def dry_run(
             )
             * fmean(pace.epoch_seconds for pace in timed),
             expected_epochs=expected_epochs(cell.training.total_epochs, cell.scheduler),
+            searches=experiment.search.repeats,
         )
         for cell, timed in zip(cells, paces, strict=True)
     )
@@ -233,11 +237,17 @@ def dry_run(
         experiment=experiment.name,
         studies=plans,
         concurrency=concurrency,
-        forecast=forecast(experiment, {plan.study: plan.epoch_seconds for plan in plans}, evaluation, concurrency),
+        forecast=forecast(experiment, _lengths(experiment, plans), evaluation, concurrency),
         device=paces[0][0].device,
         budget={"hours": experiment.budget.hours, "gpu_hours": experiment.budget.gpu_hours},
         notes=(*filter(None, limits), *_describe_race(experiment), *overlaps(experiment)),
     )
+
+
+def _lengths(experiment: Experiment, plans: Sequence[StudyPlan]) -> dict[str, float]:
+    """Return search -> seconds of an epoch, which are those of its study."""
+    seconds = [plan.epoch_seconds for plan in plans for _ in range(plan.searches)]
+    return {cell.name: length for cell, length in zip(experiment.cells(), seconds, strict=True)}
 
 
 def sample_points(
@@ -296,7 +306,7 @@ def _gpus(experiment: Experiment, workload: TrainablesWorkload, machine: Mapping
         return 0.0
     if fuse > 1:
         return 1.0
-    return choose_share(workload.measure(experiment.trial_config(cell, {})) for cell in experiment.cells())
+    return choose_share(workload.measure(experiment.trial_config(cell, {})) for cell in experiment.studies())
 
 
 def _describe_race(experiment: Experiment) -> list[str]:
@@ -315,12 +325,17 @@ def print_dry_run(result: DryRun) -> None:
     for study in result.studies:
         show(_space(study))
     rows = [
-        [study.study, str(study.trials), str(study.epochs), number_text(study.epoch_seconds, decimals=2)]
+        [study.study, _trials(study), str(study.epochs), number_text(study.epoch_seconds, decimals=2)]
         for study in result.studies
     ]
     show(make_table(["study", "trials", "epochs each", "s/epoch"], rows, f"{result.experiment}: plan", texts=1))
     for sentence in describe_dry_run(result):
         show(Text(sentence))
+
+
+def _trials(study: StudyPlan) -> str:
+    """Return the trials of a study, of each of its searches where there are several."""
+    return str(study.trials) if study.searches == 1 else f"{study.searches} × {study.trials}"
 
 
 def describe_dry_run(result: DryRun) -> list[str]:
@@ -369,4 +384,5 @@ def _space(study: StudyPlan) -> Table:
     if any("source" in point for point in points):
         rows.append(["from search.prior", "", *(point.get("source", "") for point in points)])
     headings = ["parameter", "range", *(f"trial {number}" for number in range(len(points)))]
-    return make_table(headings, rows, f"{study.study}: {count_text(study.trials, 'trial')}", texts=2)
+    repeats = "" if study.searches == 1 else f", {study.searches} searches, of which this is the first"
+    return make_table(headings, rows, f"{study.study}: {count_text(study.trials, 'trial')}{repeats}", texts=2)

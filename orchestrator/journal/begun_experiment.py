@@ -35,6 +35,7 @@ class BegunExperiment:
         name, metric, seed, sampler: As in the file; ``None`` where the record lacks them.
         description: Text of the experiment's author; may be empty.
         datasets: Names or paths of the datasets.
+        repeats: Number of independent searches of each study, >= 1; 1 in journals of older versions.
         space_version: Version of the default bounds; 1 in journals of version 0.1, which lack the key.
         chooses_loss: Whether the sampler chooses the loss of a trial.
         searched_training, searched_model: Settings of ``training``, and parameters of models, that are searched.
@@ -51,6 +52,7 @@ class BegunExperiment:
     metric: str | None
     seed: int | None
     sampler: str | None
+    repeats: int
     space_version: int
     chooses_loss: bool
     searched_training: tuple[str, ...]
@@ -83,6 +85,7 @@ class BegunExperiment:
             metric=search.get("metric"),
             seed=search.get("seed"),
             sampler=search.get("sampler"),
+            repeats=search.get("repeats", 1),
             space_version=search.get("space_version", 1),
             chooses_loss=search.get("loss") == "choose",
             searched_training=tuple(search.get("training", ())),

@@ -20,6 +20,46 @@ JOURNAL_FILE = "journal.jsonl"
 """Name of the journal in an experiment's directory."""
 
 
+LEFT_OUT = ("train", "artifacts")
+"""Folders of an output folder that hold trainings and MLflow's files, and no experiments."""
+
+MOST_NAMED = 20
+"""Most experiments that a message lists."""
+
+
+def find_experiments(output: Path) -> list[Path]:
+    """Return the folders under an output folder that hold a journal, at any depth, sorted by their paths.
+
+    A search has a folder of the output folder. The reruns of a suite or of claims lie below the folder of the suite. A
+    folder with a database of MLflow is an output folder of its own, whose experiments are not those of this one.
+    """
+    directories: list[Path] = []
+    pending = [path for path in _folders(output) if path.name not in LEFT_OUT]
+    while pending:
+        directory = pending.pop()
+        if (directory / JOURNAL_FILE).is_file():
+            directories.append(directory)
+        elif not directory.is_symlink() and not (directory / "mlflow.db").exists():
+            pending += _folders(directory)
+    return sorted(directories)
+
+
+def _folders(directory: Path) -> list[Path]:
+    try:
+        return [path for path in directory.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    except OSError:
+        # Not there yet, removed meanwhile, or not readable by this user: no experiment of this user.
+        return []
+
+
+def path_below(directory: Path, output: Path) -> str:
+    """Return an experiment's name among those of an output folder: its path below the folder, or its whole path."""
+    try:
+        return str(directory.resolve().relative_to(output.resolve()))
+    except ValueError:
+        return str(directory)
+
+
 def find_directory(experiment: str, output: Path) -> Path:
     """Return an experiment's directory, given as its path or as a name under ``output``.
 
@@ -35,10 +75,11 @@ def find_directory(experiment: str, output: Path) -> Path:
             raise JournalError(
                 f"{directory / JOURNAL_FILE}: holds no record; start it (again) with `orchestrator search`"
             )
-    there = sorted(path.parent.name for path in output.glob(f"*/{JOURNAL_FILE}"))
+    there = [path_below(path, output) for path in find_experiments(output)]
+    more = f" and {len(there) - MOST_NAMED} more" if len(there) > MOST_NAMED else ""
     raise JournalError(
         f"{experiment}: no experiment of that name under {output}, nor a directory with a {JOURNAL_FILE}; "
-        f"there are: {', '.join(there) or 'none'}. Name another with --output"
+        f"there are: {', '.join(there[:MOST_NAMED]) or 'none'}{more}. Name another with --output"
     )
 
 

@@ -136,6 +136,7 @@ class History:
             ``EvaluatedOnTest``; no entry where the record has none.
         confirm_looks: Dataset -> how often its test split was opened for trials of a confirmation.
         plans: Dataset -> the newest plan of its confirmation; no entry where an older version confirmed.
+        is_rerun: Whether the trials are those of a suite of baselines; its experiment searches and confirms nothing.
         outcome, ended_by: How the newest start ended, see ``ExperimentEnded``; ``None`` if it runs or was killed.
         concurrency: Most trials at a time since memory ran out with these resources on this machine, if it ever did.
         halvings: How often ``concurrency`` was halved.
@@ -163,6 +164,7 @@ class History:
     test_values: dict[str, Mapping[str, str]] = field(default_factory=dict)
     confirm_looks: dict[str, int] = field(default_factory=dict)
     plans: dict[str, records.ConfirmationPlan] = field(default_factory=dict)
+    is_rerun: bool = False
     outcome: str | None = None
     ended_by: str | None = None
     concurrency: int | None = None
@@ -197,6 +199,14 @@ class History:
     def finished(self) -> bool:
         """Whether the newest start came to its end."""
         return self.outcome == "finished"
+
+    @property
+    def searched(self) -> bool:
+        """Whether the newest start came to its end, and the search with it or before it.
+
+        ``confirm`` of a search that was killed or interrupted comes to its end, and leaves the rest of the search.
+        """
+        return self.finished and self.ended_by not in (None, "signal")
 
     @classmethod
     def of(cls, events: Iterable[records.Record], source: str = "the journal") -> "History":
@@ -257,6 +267,9 @@ class History:
         self.storage, self.options = record.storage, record.options
         self.outcome = self.ended_by = None
 
+    def _on_suite_started(self, record: records.SuiteStarted) -> None:
+        self.is_rerun = True
+
     def _on_experiment_ended(self, record: records.ExperimentEnded) -> None:
         self.outcome, self.ended_by = record.outcome, record.ended_by
 
@@ -271,6 +284,7 @@ class History:
             created_after=self.spending.seconds,
             stage=record.stage,
             candidate=record.candidate,
+            search=record.search or 1,
         )
 
     def _on_epoch(self, record: records.EpochEnded) -> None:

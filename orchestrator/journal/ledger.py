@@ -139,7 +139,13 @@ class Ledger:
         self._writer = threading.get_ident()
 
     def create(
-        self, study: str, number: int, params: Mapping[str, Any], config: TrialConfig, candidate: str | None = None
+        self,
+        study: str,
+        number: int,
+        params: Mapping[str, Any],
+        config: TrialConfig,
+        candidate: str | None = None,
+        search: int | None = None,
     ) -> Trial:
         """Record a new trial of a search, and return it; see ``TrialCreated``."""
         return self.begin(
@@ -151,6 +157,7 @@ class Ledger:
                 number=number,
                 params=params,
                 config=config.to_dict(),
+                search=search,
             )
         )
 

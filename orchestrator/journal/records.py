@@ -10,7 +10,7 @@ from msgspec import structs
 
 from orchestrator.journal.trial import PriorPoint, Stage, TrialState, WarmTrial
 
-LEFT_OUT = frozenset({"format", "elapsed", "first", "level", "ranks", "judged"})
+LEFT_OUT = frozenset({"format", "elapsed", "first", "level", "ranks", "judged", "search"})
 """Fields that a line does not have where they are ``None``."""
 
 
@@ -163,10 +163,12 @@ class TrialCreated(TrialRecord, frozen=True, kw_only=True, tag="trial_created"):
         stage: Purpose of the trial: ``search``, ``confirm`` or ``regress``.
         candidate: Id of the first trial of the search with the same setting, which this trial repeats with another
             seed; ``None`` where the trial repeats none.
-        study: Name of the (dataset, model, loss) cell.
+        study: Name of the (dataset, model, loss) cell, with the number of its search where that is not the first.
         number: Position in the stage of its study, >= 0.
         params: Suggestion of the searcher, by the names of the search space.
         config: All settings that decide the outcome, with the keys of a training's file.
+        search: Number of the search, among the independent searches of its study, that the trial belongs to, from 1;
+            without it the first, as in journals of older versions.
     """
 
     stage: Stage
@@ -175,6 +177,7 @@ class TrialCreated(TrialRecord, frozen=True, kw_only=True, tag="trial_created"):
     number: int
     params: Mapping[str, Any]
     config: Mapping[str, Any]
+    search: int | None = None
 
 
 class TrialStarted(TrialRecord, frozen=True, kw_only=True, tag="trial_started"):

@@ -45,7 +45,7 @@ class Trial:
 
     Attributes:
         id: ``<study>-<number>`` in a search; restarts do not change the id.
-        study, number, params, config, stage, candidate: See ``TrialCreated``.
+        study, number, params, config, stage, candidate, search: See ``TrialCreated``.
         epochs: Epoch, from 1 -> metrics; each epoch once.
         times, created, ended: The dates at which each epoch was recorded, the trial was created, and its state became
             final (``None`` before), in seconds since the Unix epoch.
@@ -66,6 +66,7 @@ class Trial:
     created: float
     stage: Stage = Stage.SEARCH
     candidate: str | None = None
+    search: int = 1
     state: TrialState = TrialState.RUNNING
     epochs: dict[int, Mapping[str, float]] = field(default_factory=dict)
     times: dict[int, float] = field(default_factory=dict)

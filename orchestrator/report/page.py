@@ -41,6 +41,7 @@ class Page:
         runs: The runs of the trials in MLflow, if they are known.
 
     Attributes:
+        is_rerun: Whether the trials are those of a suite, whose own page compares them.
         state: State of the search, in a word or two; ``as_of`` is the time of the newest record, UTC, if there is any.
         measure: Meaning of the metric of the values.
         answers: Dataset -> its answers, in the order of the page; first, under an empty name, those over all datasets.
@@ -64,6 +65,7 @@ class Page:
         further = [goal.metric for goal in summary.objectives[1:]] if experiment else []
         newest = history.spending.newest
         self.name = experiment.name or "experiment"
+        self.is_rerun = history.is_rerun
         self.description = " ".join(experiment.description.split())
         self.state = (history.outcome or unended).replace("_", " ")
         self.as_of = "" if newest is None else f"{datetime.fromtimestamp(newest, UTC):%Y-%m-%d %H:%M:%S} UTC"
@@ -114,8 +116,8 @@ def _figure_makers(summary: Summary, studies: Sequence[Study]) -> dict[str, Call
 
 
 def _answers(summary: Summary) -> dict[str, list[Answer]]:
-    """Return the answers by dataset, the caveats of each dataset last; none before the first trial."""
-    if not summary.history.trials:
+    """Return the answers by dataset, the caveats of each dataset last; none before the first trial, or of a rerun."""
+    if not summary.history.trials or summary.history.is_rerun:
         return {}
     groups: dict[str, list[Answer]] = {"": []}
     for answer in summary.answers:

@@ -61,6 +61,8 @@ class Candidate:
         has_seeds: Whether another seed could give other values; a closed-form model has a single run.
         images: Seed -> value of each image in the metric that decides, shape (I,), whose mean is the metric; of all
             seeds in ``values`` or of none.
+        searches: Number of a search -> trial of its best setting, where the runs are repeated searches; empty where
+            they are seeds of one setting.
         metric: The metric that decides; empty before ``judge``, as is ``selection``, the metric that chose the winner.
     """
 
@@ -75,8 +77,19 @@ class Candidate:
     given: int | None = None
     has_seeds: bool = True
     images: Mapping[int, Sample] = field(default_factory=dict)
+    searches: Mapping[int, str] = field(default_factory=dict)
     metric: str = ""
     selection: str = ""
+
+    @property
+    def unit(self) -> str:
+        """What a run of the candidate is: ``seed`` or ``search``."""
+        return "search" if self.searches else "seed"
+
+    @property
+    def units(self) -> str:
+        """What several runs of the candidate are: ``seeds`` or ``searches``."""
+        return "searches" if self.searches else "seeds"
 
     @property
     def kind(self) -> tuple[str, str]:

@@ -16,7 +16,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
+from statistics import fmean
+from typing import Any
 
+import numpy as np
 from msgspec import structs
 
 from orchestrator.experiment.experiment import Experiment, known_experiment
@@ -26,10 +29,10 @@ from orchestrator.journal.records import ConfirmationPlan, TrialCreated
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.candidates import Candidate, DatasetVerdict
 from orchestrator.results.confirmation_plan import (
-    fresh_seeds,
     level_of_plan,
     published_default,
     repeat,
+    seeds_of,
     share_runs,
     wanted_plans,
 )
@@ -88,24 +91,31 @@ class Confirmation:
             seeds = {label: len(repeats) for label, repeats in trials.items()}
             return Race((), seeds, "an older version ended it" if opened else None, plan.trainings or 0, older=True)
         most = plan.trainings or first * len(trials)
+        places = {label: {seed: place for place, seed in enumerate(self._seeds(label, most))} for label in trials}
         ended = {
             label: {
-                training.config.seed: training.at_best[history.metric] if _has_finished(training) else None
+                places[label][training.config.seed]: training.at_best[history.metric]
+                if _has_finished(training)
+                else None
                 for training in repeats
-                if training.has_ended
+                if training.has_ended and training.config.seed in places[label]
             }
             for label, repeats in trials.items()
         }
-        return run_race(ended, first, most, fresh_seeds(history.seed, most))
+        return run_race(ended, first, most, range(most))
+
+    def _seeds(self, label: str, count: int) -> list[int]:
+        """Return the fresh seeds of a candidate, in the order in which it gets them."""
+        return seeds_of(self.history.trials[label], self.history.seed, count)
 
     @cached_property
     def trainings(self) -> list[tuple[int, TrialCreated]]:
         """The trainings that the plan has given out, ended or not, each with the place of its seed."""
         counts = self.race.seeds if self.plan is not None else {}
-        seeds = enumerate(fresh_seeds(self.history.seed, max(counts.values(), default=0)))
+        seeds = {label: self._seeds(label, count) for label, count in counts.items()}
         return [
-            (index, repeat(self.history.trials[label], index, seed))
-            for index, seed in seeds
+            (index, repeat(self.history.trials[label], index, seeds[label][index]))
+            for index in range(max(counts.values(), default=0))
             for label, count in counts.items()
             if index < count
         ]
@@ -115,10 +125,15 @@ class Confirmation:
         trials = self.history.stage(Stage.CONFIRM)
         return [trial for trial in trials if trial.config.dataset == self.dataset]
 
+    @property
+    def is_repeated(self) -> bool:
+        """Whether the studies were searched several times, so that losses are compared, and not settings."""
+        return self.history.experiment.repeats > 1
+
     @cached_property
     def repeats(self) -> list[Trial]:
-        """The trainings on which the verdict rests: in a race, the trainings that the race gave out."""
-        if not self.is_raced:
+        """The trainings on which the verdict rests: of a race or repeated searches, those that the plan gave out."""
+        if not self.is_raced and not self.is_repeated:
             return self._trained
         trial_ids = {training.trial for _, training in self.trainings}
         return [trial for trial in self._trained if trial.id in trial_ids]
@@ -156,6 +171,8 @@ class Confirmation:
 
     def _candidates(self, images: Mapping[str, Sample]) -> list[Candidate]:
         """Return the candidates; with the values of the images (trial -> values) where all seeds of one have them."""
+        if self.is_repeated:
+            return self._losses(images)
         groups: dict[str, list[Trial]] = {}
         for trial in self.repeats:
             groups.setdefault(str(trial.candidate), []).append(trial)
@@ -180,12 +197,54 @@ class Confirmation:
             candidates.append(candidate)
         return candidates
 
+    def _losses(self, images: Mapping[str, Sample]) -> list[Candidate]:
+        """Return a candidate for each loss that was searched repeatedly; with ``each_of``, for each of its values.
+
+        A run of the candidate is a search: the mean over the trainings of its best setting. The label is the best
+        setting over all searches, by the selection metric of the fresh seeds. A search of which a training was lost
+        is missing, because the rest may flatter it.
+        """
+        each_of, history = self.history.confirm.each_of, self.history
+        groups: dict[tuple[str, str, Any], dict[int, list[Trial]]] = {}
+        for trial in self.repeats:
+            key = trial.config.model, trial.config.loss, trial.params.get(each_of) if each_of else None
+            groups.setdefault(key, {}).setdefault(trial.search, []).append(trial)
+        candidates = []
+        for searches in groups.values():
+            lost = {number: trial.state for number, of in searches.items() for trial in of if not _has_finished(trial)}
+            whole = {number: trainings for number, trainings in searches.items() if number not in lost}
+            values = {number: _mean([metrics_of(trial, history) for trial in of]) for number, of in whole.items()}
+            found = {number: str(trainings[0].candidate) for number, trainings in searches.items()}
+            best = max(whole, key=lambda number: values[number][history.metric], default=min(searches))
+            has_images = bool(whole) and all(trial.id in images for of in whole.values() for trial in of)
+            setting = history.trials[found[best]]
+            candidate = Candidate(
+                dataset=self.dataset,
+                model=setting.config.model,
+                loss=setting.config.loss,
+                parameters=setting.parameters,
+                label=setting.id,
+                values=values,
+                missing={number: str(state) for number, state in lost.items()},
+                images=(
+                    {number: np.mean([images[trial.id] for trial in of], axis=0) for number, of in whole.items()}
+                    if has_images
+                    else {}
+                ),
+                searches=found,
+            )
+            candidates.append(candidate)
+        return candidates
+
     @cached_property
     def alike(self) -> Mapping[str, tuple[str, ...]]:
         """Candidate -> further settings of the search that share its runs, because they trained alike in every epoch.
 
         Settings that an older version trained again anyway have runs of their own.
         """
+        if self.is_repeated:
+            # Each search counts with its own best setting, whatever another search found.
+            return {}
         confirm = self.history.confirm
         planned = self.plan.candidates if self.plan is not None else ()
         labels = dict.fromkeys([*planned, *(training.candidate for training in self._trained if training.candidate)])
@@ -279,6 +338,8 @@ class Confirmation:
         if loss is not None:
             known = any(candidate.loss == loss for candidate in self.candidates)
             return (loss, []) if known else (None, [f"the baseline {loss!r} was not confirmed on {self.dataset}"])
+        if self.is_repeated:
+            return None, []
         labels = [candidate.label for candidate in self.candidates]
         planned = None if self.plan is None else self.plan.baseline
         if known_experiment(self.history) is None:
@@ -415,6 +476,11 @@ def metrics_of(trial: Trial, history: History) -> dict[str, float]:
     """Return a trial's metrics at its best epoch and, under ``test/``, its metrics on the test split."""
     test = {f"{TEST}/{name}": value for name, value in history.tests.get(trial.id, {}).items()}
     return best_metrics(trial) | test
+
+
+def _mean(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of each metric that all runs have."""
+    return {name: fmean(run[name] for run in runs) for name in runs[0] if all(name in run for run in runs)}
 
 
 def _has_finished(trial: Trial) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from orchestrator.experiment.experiment import Experiment, experiment_of
+from orchestrator.experiment.experiment import Experiment, experiment_of, seed_of_search
 from orchestrator.journal.history import History
 from orchestrator.journal.points import Point, best_points, points_of, ranked, trained_alike
 from orchestrator.journal.records import ConfirmationPlan, TrialCreated
@@ -28,12 +28,17 @@ def wanted_plans(experiment: Experiment, history: History) -> list[ConfirmationP
     confirm = experiment.confirm
     if confirm is None:
         return []
-    candidates = choose_candidates(
-        history,
-        confirm.top,
-        per_study=confirm.published == "each",
-        each_of=confirm.each_of,
-        further=surface_trials(experiment, history) if confirm.surface else (),
+    repeated = experiment.search.repeats > 1
+    candidates = (
+        best_of_searches(history, confirm.each_of)
+        if repeated
+        else choose_candidates(
+            history,
+            confirm.top,
+            per_study=confirm.published == "each",
+            each_of=confirm.each_of,
+            further=surface_trials(experiment, history) if confirm.surface else (),
+        )
     )
     chosen: dict[str, list[Trial]] = {}
     for trial in candidates:
@@ -44,7 +49,7 @@ def wanted_plans(experiment: Experiment, history: History) -> list[ConfirmationP
             candidates=tuple(trial.id for trial in trials),
             seeds=confirm.seeds,
             trainings=confirm.trainings,
-            baseline=confirm.baseline or _published_id(history, trials, confirm.each_of),
+            baseline=confirm.baseline or (None if repeated else _published_id(history, trials, confirm.each_of)),
             looks=history.confirm_looks.get(dataset, 0),
             first=first_seeds(confirm.trainings, len(trials)) if confirm.trainings else None,
             level=RACE_LEVEL if confirm.trainings else LEVEL,
@@ -147,6 +152,20 @@ def choose_candidates(
     return list(distinct([*chosen, *(trial for trial in defaults if trial is not None)]))
 
 
+def best_of_searches(history: History, each_of: str | None = None) -> list[Trial]:
+    """Return the best trial of each search, or of each value of a parameter in each search.
+
+    Searches are independent: a setting that two of them found is a candidate of both.
+    """
+    chosen: list[Trial] = []
+    for study in dict.fromkeys(trial.study for trial in history.stage(Stage.SEARCH)):
+        best: dict[Any, Trial] = {}
+        for point in best_points(history.study(study)):
+            best.setdefault(point.first.params.get(each_of) if each_of else None, point.first)
+        chosen += best.values()
+    return chosen
+
+
 def published_default(history: History, dataset: str) -> Trial | None:
     """Return the best trial on a dataset with the published settings of its loss, a finished trial if there is any.
 
@@ -189,6 +208,19 @@ def fresh_seeds(seed: int, count: int) -> list[int]:
     return seeds
 
 
+def seeds_of(trial: Trial, seed: int, count: int) -> list[int]:
+    """Return the fresh seeds of a candidate: all candidates of searches with equal numbers share them.
+
+    Different searches have different seeds, so that their trainings are independent.
+
+    Args:
+        trial: The trial of the search that is trained again.
+        seed: The seed of the experiment.
+        count: Number of seeds.
+    """
+    return fresh_seeds(seed_of_search(seed, trial.search), count)
+
+
 def repeat(trial: Trial, index: int, seed: int) -> TrialCreated:
     """Return the training that repeats a trial of the search with the fresh seed of an index."""
     return TrialCreated(
@@ -199,4 +231,5 @@ def repeat(trial: Trial, index: int, seed: int) -> TrialCreated:
         config={**trial.config.to_dict(), "seed": seed},
         params=trial.params,
         candidate=trial.id,
+        search=trial.search if trial.search > 1 else None,
     )

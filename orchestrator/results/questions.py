@@ -293,7 +293,8 @@ class _Questions:
         """
         closest, dataset = contest.closest, self._verdict.dataset
         if closest is None:
-            alone = f"{names[self._winner.label]} could not be compared: the other candidates lost their seeds."
+            lost = f"the other candidates lost their {self._winner.units}"
+            alone = f"{names[self._winner.label]} could not be compared: {lost}."
             return Answer(key, dataset, question, alone, str(contest.verdict))
         test, images = closest.test, closest.over_images
         low, high = closest.deciding_interval or (None, None)
@@ -321,10 +322,11 @@ class _Questions:
         first, second = names[self._winner.label], names[closest.label]
         metric, outcome, interval = self._verdict.metric, contest.verdict, closest.deciding_interval
         if outcome is Verdict.UNTESTED and self._winner.missing:
-            return f"{first} leads, and every candidate lost a seed: the remaining seeds may flatter it."
+            unit, rest = self._winner.unit, self._winner.units
+            return f"{first} leads, and every candidate lost a {unit}: the remaining {rest} may flatter it."
         signed, unit = number_text(closest.difference, metric, signed=True), metric_name(metric)
         seeds = [len(candidate.values) for candidate in (self._winner, self._by_label[closest.label])]
-        basis = basis_text(seeds, self._verdict.images)
+        basis = basis_text(seeds, self._verdict.images, self._winner.unit)
         p = "" if contest.p is None else f", {p_equals(contest.p)}"
         within = f", {closest.reason}" if closest.reason else ""
         evidence = within
@@ -378,7 +380,7 @@ class _Questions:
         """Say what the verdict says of new images, and what limits it."""
         yield from self._new_images(contest)
         if self._verdict.images is None:
-            yield "The test varies the seeds alone, on these test images."
+            yield f"The test varies the {self._winner.units} alone, on these test images."
         yield from (f"{text[:1].upper()}{text[1:].rstrip('.')}." for text in self._verdict.warnings)
 
     def _table(self, candidates: Sequence[Candidate], contest: Contest, names: Mapping[str, str]) -> Table:
@@ -390,7 +392,7 @@ class _Questions:
             Column("loss", "loss", hidden=True),
             Column("name", "loss" if names_losses else "setting"),
             Column("setting", "best setting"),
-            Column("seeds", "seeds", unit="count"),
+            Column("seeds", self._winner.units, unit="count"),
             Column("result", "mean ± sd", unit=metric, shows="apart"),
             Column("difference", "against the winner", unit=metric, signed=True, shows="both"),
             Column("p", "p" if len(candidates) < 3 else "p (Holm)", unit="p"),
@@ -436,7 +438,8 @@ class _Questions:
         if comparison.share_of_images >= MOSTLY:
             share = share_text(comparison.share_of_images)
             return f"{said}; {share} of the uncertainty comes from the test images, not from the seeds."
-        gap, seeds = number_text(comparison.difference, metric), answer.numbers["seeds_needed"]
-        if seeds is None:
-            return f"{said}; no affordable number of seeds would detect {gap}."
-        return f"{said}; {seeds} seeds each would detect {gap}."
+        gap, runs = number_text(comparison.difference, metric), answer.numbers["seeds_needed"]
+        units = self._winner.units
+        if runs is None:
+            return f"{said}; no affordable number of {units} would detect {gap}."
+        return f"{said}; {runs} {units} each would detect {gap}."

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.journal.directory import JOURNAL_FILE, read_history
+from orchestrator.journal.directory import find_experiments, path_below, read_history
 from orchestrator.journal.history import History
+from orchestrator.journal.journal import JournalError
 from orchestrator.journal.trial import Trial
 from orchestrator.results.answer import Answer, Cell, Column, Table
 from orchestrator.results.answers import Summary
@@ -99,9 +100,19 @@ def find_side(name: str, output: Path) -> Side:
     experiment, _, trial_id = name.rpartition("/")
     sides: list[Side] = []
     by_end: list[Side] = []
-    for path in sorted(output.glob(f"{experiment or '*'}/{JOURNAL_FILE}")):
-        history = read_history(path.parent)
-        own = history.experiment.name or path.parent.name
+    damaged: list[str] = []
+    for directory in find_experiments(output):
+        if experiment not in ("", place := path_below(directory, output)):
+            continue
+        try:
+            history = read_history(directory)
+        except JournalError:
+            if experiment:
+                raise
+            # No reason to refuse trials of other experiments.
+            damaged.append(place)
+            continue
+        own = history.experiment.name or directory.name
         wanted, why = history.trials.get(trial_id), ""
         if wanted is None and not experiment and own == name:
             wanted, why = _winner(history, name)
@@ -112,9 +123,10 @@ def find_side(name: str, output: Path) -> Side:
             (by_end if wanted is None else sides).append(found)
     sides = sides or by_end
     if not sides:
+        unread = f"; not read, because their journals are damaged: {', '.join(damaged)}" if damaged else ""
         raise NoSuchTrialError(
             f"{name}: no such trial or experiment under {output}; "
-            f"`orchestrator status EXPERIMENT --all` lists the trials"
+            f"`orchestrator status EXPERIMENT --all` lists the trials{unread}"
         )
     if len(sides) > 1:
         places = ", ".join(f"{side.experiment}/{side.trial.id}" for side in sides)

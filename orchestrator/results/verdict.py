@@ -143,13 +143,14 @@ def _missing_seeds(group: Sequence[Candidate]) -> list[str]:
     for member in sorted(group, key=lambda candidate: candidate.label):
         seeds = most if member.given is None else member.given
         if member.missing or (member.has_seeds and len(member.values) < seeds):
-            fates = [f"seed {seed} {member.missing[seed]}" for seed in sorted(member.missing)]
+            fates = [f"{member.unit} {run} {member.missing[run]}" for run in sorted(member.missing)]
             unknown = seeds - len(member.values) - len(member.missing)
             fates += [f"{unknown} not run"] if unknown else []
-            barred = "; candidates with all seeds rank before it" if member.missing else ""
+            barred = f"; candidates with all {member.units} rank before it" if member.missing else ""
             barred += ", and a test needs two" if member.missing and len(member.values) < 2 else ""
             sentences.append(
-                f"candidate {member.label} has {len(member.values)} of {seeds} seeds: {', '.join(fates)}{barred}"
+                f"candidate {member.label} has {len(member.values)} of {seeds} {member.units}: "
+                f"{', '.join(fates)}{barred}"
             )
     return sentences
 
@@ -222,7 +223,7 @@ def _test(winner: Candidate, other: Candidate, metric: str, *, over_images: bool
         verdict = verdict_at(difference, 0.0, 0.0)
         reason = "neither candidate has seeds, so the difference is exact on these test images"
     elif is_lone:
-        reason = "a test needs at least two seeds of each candidate"
+        reason = f"a test needs at least two {winner.units} of each candidate"
     elif not has_spread(np.concatenate([first, second])):
         verdict, reason = Verdict.TIE, "all seeds of both candidates have the same value"
     else:

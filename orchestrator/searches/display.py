@@ -73,6 +73,9 @@ FRAME_SECONDS = 0.25
 OVERDUE = 1.5
 """An epoch that takes longer than this many times its usual length is shown in seconds instead of per cent."""
 
+MOST_USED = 4
+"""Most datasets whose settings to use are a line each at the end of a search."""
+
 WIDEST = 1000
 """Columns for which the end of a search is drawn where the output is no terminal."""
 
@@ -389,6 +392,28 @@ def print_summary(history: History, commands: Sequence[str] = (), width: int | N
         console.print(line, no_wrap=True, overflow="ignore", crop=False, soft_wrap=True)
 
 
+def use_lines(summary: Summary) -> list[str]:
+    """Return a line for each dataset with the settings of its winner, as a training takes them, learning rate included.
+
+    Of many datasets the table has the settings.
+    """
+    winners = summary.winners
+    if len(winners) > MOST_USED:
+        return []
+    several = len({winner.setting.config.model for winner in winners.values()}) > 1
+    lines = []
+    for dataset, winner in winners.items():
+        config = winner.setting.config
+        # What a constructor takes, such as coefficients, and not what a search space makes it from.
+        searched = {name: value for name, value in winner.setting.parameters.items() if "." in name}
+        rate = {"training.learning_rate": config.training.learning_rate}
+        setting = setting_text({**config.loss_parameters, **searched, **rate})
+        names = f"{printed(config.model)} {printed(config.loss)}" if several else printed(config.loss)
+        about = f" on {printed(Path(dataset).name)}" if len(winners) > 1 else ""
+        lines.append(f"use{about}{'' if winner.confirmed else ' (unconfirmed)'}: {names}, {setting}")
+    return lines
+
+
 def end_of_search(summary: Summary, commands: Sequence[str], width: int) -> list[Text]:
     """Return the end of a search as lines, at most 15 on a terminal of 100 columns."""
     datasets = summary.datasets
@@ -397,6 +422,7 @@ def end_of_search(summary: Summary, commands: Sequence[str], width: int) -> list
     answers = over_datasets(summary) if len(datasets) > 1 else dataset_answers(summary, datasets[0])
     first, further = answers[0], answers[1:2]
     sentences = [f"{answer.question} {answer.headline}" for answer in further] or list(first.notes[:1])
+    sentences = [*use_lines(summary), *sentences]
     caveats = sum(
         len(summary.caveats.get(name, ())) + (len(summary.verdicts[name].warnings) if name in summary.verdicts else 0)
         for name in datasets

@@ -58,9 +58,10 @@ def command_to_resume(directory: Path, history: History, verb: str | None = None
     command was interrupted.
 
     Returns:
-        The command; ``None`` where the newest start came to its end, or where the experiment never began.
+        The command; ``None`` where nothing is left of the search, where the experiment never began, or where it is a
+        rerun of a suite, which `orchestrator regress` resumes.
     """
-    if history.finished or not history.experiment:
+    if history.searched or history.is_rerun or not history.experiment:
         return None
     return command_for(_verb(history) if verb is None else [verb], directory, history.options)
 

@@ -158,7 +158,9 @@ def describe_start(experiment: Experiment, history: History, directory: Path) ->
     trials = sum(experiment.trials_in(cell) for cell in cells)
     ended = sum(trial.has_ended for trial in history.stage(Stage.SEARCH))
     done = f", {ended} of them ended before" if ended else ""
-    words = f"{count_text(len(cells), 'study')}, {count_text(trials, 'trial')}{done}"
+    repeats = experiment.search.repeats
+    searched = "" if repeats == 1 else f" searched {repeats} times"
+    words = f"{count_text(len(experiment.studies()), 'study')}{searched}, {count_text(trials, 'trial')}{done}"
     then = "" if experiment.confirm is None else ", then a confirmation with fresh seeds"
     return f"{experiment.name}: {words}{then}\nfiles: {path_text(directory)}"
 

@@ -149,6 +149,8 @@ class Status:
             return f"{doing}running as {self.holder}"
         if self.history.outcome is None:
             return "killed"
+        if self.history.finished and not self.history.searched:
+            return "confirmed before the end of the search"
         by = self.history.ended_by
         limit = "" if by in (None, "trials", "signal") else f" (budget.{by})"
         return self.history.outcome.replace("_", " ") + limit
@@ -184,6 +186,9 @@ class Status:
 
 def _stages(experiment: Experiment, history: History) -> list[StageStatus]:
     """Return the stages that have begun, or are certain to come."""
+    if history.is_rerun:
+        total = len(history.stage(Stage.REGRESS))
+        return [StageStatus(Stage.REGRESS, total, history.count(Stage.REGRESS, total))]
     total = sum(experiment.trials_in(cell) for cell in experiment.cells())
     search = StageStatus(Stage.SEARCH, total, history.count(Stage.SEARCH, total))
     is_searched = not search.waiting and not search.states.get("running")

@@ -282,7 +282,9 @@ class Study:
 
     def _ask_for(self, params: Mapping[str, Any]) -> tuple[Mapping[str, Any], Suggestion]:
         """Return a suggestion with given parameters; all other parameters are drawn at random."""
-        study = optuna.create_study(directions=self._directions, sampler=RandomSampler(seed=0))
+        # Points of a file may leave parameters open; another search draws other values for them.
+        seed = 0 if self.cell.search == 1 else self.cell.seed
+        study = optuna.create_study(directions=self._directions, sampler=RandomSampler(seed=seed))
         study.enqueue_trial(dict(params))
         return self._suggested_by(study.ask())
 
@@ -373,7 +375,9 @@ class Studies:
         number = study.asked
         setting = self._setting_of(study.cell) if self._ends_at_surface(study) else None
         drawn = study.draw(partial(self._experiment.suggested, study.cell), setting)
-        trial = self._ledger.create(study.cell.name, number, drawn.params, drawn.config, drawn.first)
+        cell = study.cell
+        search = cell.search if cell.search > 1 else None
+        trial = self._ledger.create(cell.name, number, drawn.params, drawn.config, drawn.first, search)
         study.add(trial)
         return trial
 

@@ -237,8 +237,9 @@ def listed(names: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def basis_text(seeds: Iterable[int], images: int | None) -> str:
-    """Return what a comparison rests on, such as ``3 seeds × 1,000 test images``."""
-    counts = sorted(set(seeds))
-    runs = count_text(counts[0], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
-    return runs if images is None else f"{runs} × {images:,} test images"
+def basis_text(runs: Iterable[int], images: int | None, unit: str = "seed") -> str:
+    """Return what a comparison rests on, such as ``3 seeds × 1,000 test images``; ``unit`` is that of the runs."""
+    counts = sorted(set(runs))
+    plural = count_text(2, unit).removeprefix("2 ")
+    rests = count_text(counts[0], unit) if len(counts) == 1 else f"{counts[0]} to {counts[-1]} {plural}"
+    return rests if images is None else f"{rests} × {images:,} test images"

@@ -307,9 +307,10 @@ class Store:
         ends: dict[str, float] = defaultdict(float)
         for trial in history.trials.values():
             ends[trial.study] = max(ends[trial.study], trial.ended or 0.0)
+        status = "FINISHED" if history.searched else "KILLED"
         for study, ended in ends.items():
             if study in self._runs:
-                self._set_status(self._runs[study], "FINISHED" if history.finished else "KILLED", ended)
+                self._set_status(self._runs[study], status, ended)
         compared = set()
         for candidate, metrics, tags in confirmed_candidates(history):
             self._send_candidate(candidate, metrics, tags, history)

@@ -23,15 +23,19 @@ from trainables.metric_table import running_best
 
 
 def newest_page(uri: str) -> str | None:
-    """Return the path of the page of our newest experiment, best trials first.
+    """Return the path of the page of our experiment with the newest run, best trials first.
+
+    All reruns of a suite are runs of one experiment, which may be much older than the newest of them.
 
     Returns:
         The part after the server's address; ``None`` where the store does not answer, or has no experiment of ours.
     """
     with suppress(ConnectionError), asking(uri) as client:
-        for experiment in client.search_experiments(order_by=["creation_time DESC"]):
-            if TAG in experiment.tags:
-                return f"/#/experiments/{experiment.experiment_id}/runs?{TRAINING}&viewStateShareKey={VIEW}"
+        experiments = client.search_experiments(order_by=["creation_time DESC"])
+        ours = [experiment.experiment_id for experiment in experiments if TAG in experiment.tags]
+        newest = client.search_runs(ours, order_by=["attributes.start_time DESC"], max_results=1) if ours else ()
+        for number in (*(run.info.experiment_id for run in newest), *ours):
+            return f"/#/experiments/{number}/runs?{TRAINING}&viewStateShareKey={VIEW}"
     return None
 
 

@@ -66,8 +66,8 @@ def choose_fuse(session: "Session", *, has_gpu: bool) -> int:
 
     task = _rates.options(num_cpus=wanted.cpus, num_gpus=1 if wanted.gpus != 0 and has_gpu else 0)
     problem = "trials are not fused, for timing them failed"
-    failed = _record(session, task, known, measured, problem, len(session.experiment.cells()))
-    fusions = {failed: 1} if failed else {cell.name: known[cell.name] for cell in session.experiment.cells()}
+    failed = _record(session, task, known, measured, problem, len(session.experiment.studies()))
+    fusions = {failed: 1} if failed else {cell.name: known[cell.name] for cell in session.experiment.studies()}
     if limit := describe_fusion(fusions):
         session.ledger.append(LimitNoted(message=limit))
     return min(fusions.values())
@@ -87,7 +87,7 @@ def measure_footprints(session: "Session", gpus: int) -> list[tuple[int, int]]:
     problem = "its GPU memory could not be measured, so a trial gets a GPU"
     if _record(session, task, known, measured, problem, gpus):
         return [(1, 1)]
-    return [known[cell.name] for cell in session.experiment.cells()]
+    return [known[cell.name] for cell in session.experiment.studies()]
 
 
 def _record(
@@ -103,7 +103,7 @@ def _record(
     The first study that fails is the last: it is returned, and the journal gets a note, ``problem``, for people.
     """
     experiment = session.experiment
-    cells = [cell for cell in experiment.cells() if cell.name not in known]
+    cells = [cell for cell in experiment.studies() if cell.name not in known]
     parts = [cells[first::tasks] for first in range(min(tasks, len(cells)))]
     begun = [
         (part, task.remote(session.workload, [experiment.trial_config(cell, {}) for cell in part])) for part in parts

@@ -41,7 +41,7 @@ SETTINGS = ("setting", "name")
 LONGEST, SHORTEST = 40, 12
 """Most characters of a setting at the end of a search, and the fewest with which it is shown."""
 
-SCREEN = 15
+SCREEN = 16
 """Most lines of the end of a search, on a terminal of 100 columns."""
 
 NARROWEST = 30

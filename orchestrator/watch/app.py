@@ -1,6 +1,7 @@
 """The addresses of the live pages, and the response to a request for each address.
 
-``/`` is the start page and ``/e/NAME/`` the page of an experiment: its report with its state now. Below each page are
+``/`` is the start page and ``/e/NAME/`` the page of an experiment: its report with its state now. The name of a rerun
+is ``SUITE:TIME``. Below each page are
 ``events``, a stream that informs the browser when the page has changed, and ``changes``, the page as it is then. Below
 ``/e/NAME/`` are also ``figures/KEY`` and ``errors/TRIAL``.
 """

@@ -8,7 +8,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from orchestrator.journal.directory import JOURNAL_FILE, Place, read_error, read_places, read_runs
+from orchestrator.journal.directory import (
+    JOURNAL_FILE,
+    Place,
+    find_experiments,
+    path_below,
+    read_error,
+    read_places,
+    read_runs,
+)
 from orchestrator.journal.journal import JournalError
 from orchestrator.journal.lock import find_holder
 from orchestrator.journal.trial import Trial, TrialState
@@ -23,6 +31,9 @@ from trainables.errors import ConfigError, UserError
 
 FAILURES = 20
 """Most failed or diverged trials that are shown; the newest are shown."""
+
+RERUNS = 5
+"""Most reruns of a suite that are shown; the newest are shown."""
 
 RUNNING = 64
 """Most running trials that are shown."""
@@ -54,10 +65,11 @@ class Watched:
 
     Args:
         directory: Folder of the experiment; its journal need not exist yet.
+        name: Name among the watched experiments, part of the page's address; by default that of the folder.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self.name = directory.name
+    def __init__(self, directory: Path, name: str = "") -> None:
+        self.name = name or directory.name
         self.directory = directory
         self.lock = threading.RLock()
         self.followed = Followed(directory)
@@ -95,8 +107,9 @@ class Watched:
 
     @cached_property
     def headlines(self) -> list[Answer]:
-        """The first answer of each dataset."""
-        datasets = self.summary.datasets if self.status.history.experiment else ()
+        """The first answer of each dataset; a rerun has none, because its own page compares it."""
+        history = self.status.history
+        datasets = self.summary.datasets if history.experiment and not history.is_rerun else ()
         return [headline_of(self.summary, dataset) for dataset in datasets]
 
     @cached_property
@@ -159,8 +172,17 @@ def _running(trial: Trial, place: Place | None) -> tuple[Trial, str, str, str]:
     return trial, setting_text(trial.parameters), best, where
 
 
+def newest_reruns(output: Path) -> list[Path]:
+    """Return the folders of the experiments of an output folder; of the reruns of each suite, the newest alone."""
+    suites: dict[str, list[Path]] = {}
+    for directory in find_experiments(output):
+        suites.setdefault(directory.relative_to(output).parts[0], []).append(directory)
+    # Reruns are named by their starts.
+    return [directory for directories in suites.values() for directory in directories[-RERUNS:]]
+
+
 class Experiments:
-    """All watched experiments, by the names of their folders.
+    """All watched experiments, by the paths of their folders below the output folder.
 
     Args:
         output: Folder under which searches write.
@@ -183,8 +205,10 @@ class Experiments:
     def all(self) -> list[Watched]:
         """Return the experiments, sorted by the time at which their journals were last written, newest first."""
         with self._lock:
-            for journal in () if self._named else self.output.glob(f"*/{JOURNAL_FILE}"):
-                self._watched.setdefault(journal.parent.name, Watched(journal.parent))
+            for directory in () if self._named else newest_reruns(self.output):
+                # An address has a folder for each slash, so a name has none.
+                name = path_below(directory, self.output).replace("/", ":")
+                self._watched.setdefault(name, Watched(directory, name))
             return sorted(self._watched.values(), key=lambda watched: (-_written(watched.directory), watched.name))
 
     def expect(self, name: str) -> None:

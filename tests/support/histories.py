@@ -76,7 +76,7 @@ class Author:
         self.apply("trial_ended", trial=trial, state=state, error=error)
 
     def finish(self) -> History:
-        self.apply("experiment_ended", outcome="finished")
+        self.apply("experiment_ended", outcome="finished", ended_by="trials")
         return self.history
 
 

@@ -29,7 +29,7 @@ def directory(tmp_path: Path) -> Path:
     """An experiment's directory whose search ended."""
     with begun(tmp_path / "runs" / "tiny") as ledger:
         add_trial(ledger, [30.0])
-        append(ledger, "experiment_ended", outcome="finished")
+        append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
     return ledger.path.parent
 
 

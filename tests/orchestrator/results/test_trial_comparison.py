@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from orchestrator.journal.journal import JournalError
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.results import frames
@@ -52,6 +53,20 @@ def output(tmp_path: Path) -> Path:
             else:
                 append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
     return tmp_path
+
+
+def test_a_damaged_journal_of_another_experiment_refuses_no_comparison(output: Path) -> None:
+    rerun = output / "suite" / "20261126T215000Z"
+    with begun(rerun, make_experiment(name="suite")) as ledger:
+        trial = add_trial(ledger, [5.0], dataset="birds")
+    (output / "one" / "journal.jsonl").write_text("{damaged\n{damaged\n")
+    assert find_side("two/pets-vsepp-nt_xent-0000", output).experiment == "two"
+    assert find_side(f"suite/20261126T215000Z/{trial.id}", output).trial.id == trial.id
+    assert find_side(trial.id, output).experiment == "suite"
+    with pytest.raises(NoSuchTrialError, match="not read, because their journals are damaged: one"):
+        find_side("pets-vsepp-triplet_sh-0000", output)
+    with pytest.raises(JournalError):
+        find_side("one/pets-vsepp-triplet_sh-0000", output)
 
 
 def test_what_differs_is_shown_at_the_best_epochs(output: Path) -> None:

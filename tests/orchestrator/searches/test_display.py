@@ -113,10 +113,33 @@ def test_the_end_of_a_search_says_the_answer(ledger: Ledger, capsys: pytest.Capt
         " NT-Xent     τ = 0.1            2          1           30.0            –  unconfirmed",
         " Triplet SH  margin = 0.2       1          1           20.0        −10.0  unconfirmed",
         "NT-Xent (τ = 0.1) has the best val rsum of its search, 30.0 in one training.",
+        "use (unconfirmed): NT-Xent, τ = 0.1, learning rate = 0.0002",
         "The best value of a search is usually too high: confirm it with fresh seeds.",
         "2 caveats; all answers: orchestrator summarise tiny",
         "next: orchestrator confirm tiny",
     ]
+
+
+@pytest.mark.parametrize("width", [80, 100, 150])
+def test_the_setting_to_use_is_whole_on_every_terminal(
+    ledger: Ledger, capsys: pytest.CaptureFixture[str], width: int
+) -> None:
+    """With the numbers that a training takes: also coefficients that follow from a space, and a rate not searched."""
+    trial = add_trial(ledger, [10.0], loss="triplet_sh", params={"margin": 0.2})
+    names = [f"shape{number}" for number in range(2, 7)]
+    coefficients = [0.1 + number / 7 for number in range(6)]
+    config = replace(trial.config, loss="polynomial_relative", loss_parameters={"coefficients": coefficients})
+    params = {"degree": 5, "scale": 128.0, **dict.fromkeys(names, 0.123456)}
+    ledger.history.trials[trial.id] = replace(trial, params=params, config=config)
+    print_summary(ledger.history, width=width)
+    lines = capsys.readouterr().out.splitlines()
+    assert all(len(line) <= width for line in lines)
+    said = " ".join(lines)
+    first, _, use = said.partition(" use (unconfirmed): ")
+    assert first.endswith(" in one training.")
+    assert use.startswith(
+        "Polynomial (relative), coefficients = [0.1, 0.2429, 0.3857, 0.5286, 0.6714, 0.8143], learning rate = 0.0002"
+    )
 
 
 def test_of_several_datasets_their_winners_are_shown(ledger: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
@@ -126,6 +149,10 @@ def test_of_several_datasets_their_winners_are_shown(ledger: Ledger, capsys: pyt
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("tiny · VSE++ · which setting wins on each dataset?")
     assert [line.split()[0] for line in lines[2:4]] == ["pets", "birds"]
+    used = [line for line in lines if line.startswith("use ")]
+    assert used == [
+        f"use on {name} (unconfirmed): NT-Xent, τ = 0.1, learning rate = 0.0002" for name in ("pets", "birds")
+    ]
 
 
 def test_of_several_datasets_the_end_names_the_chance_of_each(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from orchestrator.commands import search
+from orchestrator.commands.search import _closing
 from orchestrator.doctor.experiment import check_journal
 from orchestrator.journal import directory
 from orchestrator.journal.directory import read_history
@@ -29,6 +30,7 @@ from orchestrator.searches.resuming import (
     how_to_resume,
 )
 from orchestrator.searches.search import run_search
+from orchestrator.searches.status import Followed, read_status
 from tests.faults.searches import SearchesHere, tiny
 from tests.support.commands import CommandLine, run_command
 from tests.support.experiments import add_trial, begun, make_experiment
@@ -139,6 +141,21 @@ def test_a_confirmation_says_of_a_killed_search_that_it_did_not_end(tmp_path: Pa
     assert result.summary["ended_by"] is None
     running = {trial.id for trial in killed.running()}
     assert {trial.id for trial in result.history.running()} == running != set()
+    assert list(check_journal(searches.journal(), searches.history())) == []
+    here = read_status(Followed(searches.output / "tiny"))
+    assert here.words == "confirmed before the end of the search" and here.stages[0].waiting > 0
+    assert here.command is not None and " resume tiny " in here.command
+    (left,) = [line for line in _closing(result, searches.output) if "goes on with" in line]
+    assert left.endswith(f": {here.command}")
+    # The command goes on: the rest of the search, and the confirmation of what is best then.
+    with without_ray():
+        whole = run_search(
+            begun_experiment(result.directory, result.history), searches.workload(), searches.output, quiet=True
+        )
+    assert (whole.ended_by, whole.history.running()) == ("trials", [])
+    after = read_status(Followed(searches.output / "tiny"))
+    assert (after.words, after.command, after.stages[0].waiting) == ("finished", None, 0)
+    assert not any("goes on with" in line for line in _closing(whole, searches.output))
     assert list(check_journal(searches.journal(), searches.history())) == []
 
 

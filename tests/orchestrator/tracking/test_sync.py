@@ -1,5 +1,6 @@
 """``sync``: one delivery at a time to a store and experiment, and runs of former times that went astray are mended."""
 
+import json
 import shlex
 import threading
 from contextlib import closing
@@ -11,6 +12,7 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
+from orchestrator.commands import mlflow_store
 from orchestrator.doctor.experiment import check_tracking
 from orchestrator.journal.directory import RUNS_FILE, read_history, read_runs
 from orchestrator.journal.history import History
@@ -23,11 +25,12 @@ from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.connection import DeliveryBusyError, connect, take_turn
 from orchestrator.tracking.description import NOTE, note_of
 from orchestrator.tracking.store import Store
-from orchestrator.tracking.sync import deliver, find_differences
+from orchestrator.tracking.sync import DeliveryError, deliver, find_differences
 from orchestrator.tracking.tracker import Tracker
+from orchestrator.tracking.view import newest_page
 from orchestrator.winners.winners import weights_file
 from tests.support.commands import CommandLine
-from tests.support.experiments import add_repeat, add_trial, begun, open_test
+from tests.support.experiments import add_repeat, add_trial, begun, make_experiment, open_test
 from tests.support.records import append
 from tests.support.waiting import wait_until
 
@@ -96,6 +99,67 @@ def test_what_a_rerun_of_a_suite_missed_is_delivered_by_the_command_that_is_name
     cli.shows(*shlex.split(command)[1:])
     assert find_differences(uri, output, read_history(folder)) == []
     assert read_runs(folder) is not None, "beside its journal, not in the folder of all reruns"
+
+
+def test_each_experiment_is_delivered_on_its_own_whatever_its_depth(
+    output: Path, uri: str, cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One journal is damaged, one experiment's folder cannot be read; the rest is a search, a rerun and claims."""
+    places = ("broken", "tiny", "suite/20261126T215000Z", "claims-a/20261126T215000Z/certify-a-20261126T215000Z")
+    for place in places:
+        with begun(output / place, make_experiment(name=place.split("/")[0])) as ledger:
+            add_trial(ledger, [3.0])
+    journal = output / "broken" / "journal.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join([lines[0], "{damaged\n", *lines[1:]]))
+    # An output folder of its own, and files of trainings and of MLflow.
+    for place in ("other/mlflow.db", "train/x/journal.jsonl", "artifacts/x/journal.jsonl", ".hidden/journal.jsonl"):
+        (output / place).parent.mkdir(parents=True)
+        (output / place).touch()
+    with begun(output / "other" / "inner") as ledger:
+        add_trial(ledger, [3.0])
+    code, out, err = cli.run("sync", "--output", output)
+    assert code == 1
+    assert [line.split(":")[0] for line in out.splitlines()] == ["claims-a", "suite", "tiny"]
+    assert err.startswith("error: broken was not delivered: ") and err.count("\n") == 1
+    for place in places[1:]:
+        assert find_differences(uri, output, read_history(output / place)) == []
+    code, out, _ = cli.run("sync", "--output", output, "--json")
+    said = json.loads(out)
+    assert (code, list(said["failed"]), len(said["experiments"])) == (1, ["broken"], 3)
+    journal.unlink()
+    assert cli.run("sync", "--output", output)[0] == 0
+
+
+def test_a_store_that_does_not_answer_is_not_asked_for_every_experiment(
+    output: Path, cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Path] = []
+
+    def refuse(directory: Path, *arguments: object, **options: object) -> None:
+        asked.append(directory)
+        raise DeliveryError("the store: does not answer")
+
+    for name in ("a", "b", "c"):
+        with begun(output / name, make_experiment(name=name)):
+            pass
+    monkeypatch.setattr(mlflow_store, "deliver", refuse)
+    monkeypatch.setattr(mlflow_store, "_answers", lambda uri: False)
+    code, _, err = cli.run("sync", "--output", output)
+    assert (code, asked) == (1, [output / "a"])
+    assert [line.split(" was")[0] for line in err.splitlines()] == ["error: a", "error: b", "error: c"]
+
+
+def test_the_pages_begin_at_the_experiment_of_the_newest_run(output: Path, uri: str) -> None:
+    """The experiment of a suite was made on its first night."""
+    places = {"suite/20261126T215000Z": "pets", "search": "pets", "suite/20261127T215000Z": "birds"}
+    for place, dataset in places.items():
+        with begun(output / place, make_experiment(name=place.split("/")[0])) as ledger:
+            add_trial(ledger, [3.0], dataset=dataset)
+            append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
+        deliver(output / place, output, uri)
+        experiment = MlflowClient(tracking_uri=uri).get_experiment_by_name(place.split("/")[0])
+        assert f"/experiments/{experiment.experiment_id}/" in str(newest_page(uri))
 
 
 def test_the_delivery_of_a_rerun_has_the_files_of_the_rerun(output: Path, uri: str, client: MlflowClient) -> None:

@@ -58,7 +58,8 @@ def session(output: Path, outcome: str | None = "finished", **settings: Any) -> 
         start(ledger, make_experiment(**settings))
         yield ledger
         if outcome is not None:
-            append(ledger, "experiment_ended", outcome=outcome)
+            ended_by = "trials" if outcome == "finished" else None
+            append(ledger, "experiment_ended", outcome=outcome, ended_by=ended_by)
         tracker.close(300)
     assert tracker.problem is None
 
@@ -347,7 +348,7 @@ def test_what_was_before_and_meanwhile_is_in_the_store(output: Path, tracking: T
     process.send_signal(signal.SIGINT)
     process.terminate()
     add_trial(ledger, [1.0], state=TrialState.DIVERGED)
-    append(ledger, "experiment_ended", outcome="finished")
+    append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
     tracking.close(300)
     assert tracking.problem is None
     assert not process.is_running()
@@ -364,7 +365,7 @@ def test_a_process_that_was_killed_is_replaced_while_the_search_goes_on_and_at_i
     # Something comes to MLflow before the end of the search.
     wait_until(lambda: client.get_experiment_by_name("tiny") is not None)
     add_trial(ledger, [3.0])
-    append(ledger, "experiment_ended", outcome="finished")
+    append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
     tracking._is_closing.set()
     tracking._process.kill()
     tracking._process.wait(120)

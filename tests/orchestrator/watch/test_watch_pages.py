@@ -18,7 +18,7 @@ from orchestrator.journal.directory import Place, keep_error, write_places
 from orchestrator.journal.journal import JournalReader
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold
-from orchestrator.journal.trial import TrialState
+from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.report.page import Page
 from orchestrator.report.render import render_page
 from orchestrator.watch.experiments import Watched
@@ -73,6 +73,32 @@ def test_the_card_of_a_confirmed_experiment_shows_its_verdict_and_its_value_on_t
         assert re.search(r'NT-Xent beats Triplet SH by 3.0 rsum[^<]*<span class="badge better">better</span>', page)
         assert '<p class="quiet">test rsum 299.0 ± 1.0' in page
         assert "best val" not in page
+
+
+def add_regress_trial(ledger: Ledger) -> Trial:
+    experiment = make_experiment()
+    config = experiment.trial_config(experiment.cells()[0], {"temperature": 0.1}).to_dict()
+    about = {"trial": "cell-seed1", "study": "cell", "number": 1, "candidate": None, "params": {}}
+    append(ledger, "trial_created", stage="regress", config=config, **about)
+    return ledger.history.trials["cell-seed1"]
+
+
+def test_the_newest_reruns_of_a_suite_are_shown_as_such(tmp_path: Path) -> None:
+    for day in range(1, 9):
+        with begun(tmp_path / "nightly" / f"2026110{day}T000000Z", make_experiment(name="nightly")) as ledger:
+            append(ledger, "suite_started", suite={})
+            created = add_regress_trial(ledger)
+            ledger.report(created, 1, {"val/rsum": 3.0, "train/loss": 1.0}, TrialState.FINISHED)
+            append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
+    with served(tmp_path) as pages:
+        start = pages.ask("/").text
+        shown = re.findall(r'href="/e/(nightly%3A\d{8}T000000Z)/"', start)
+        assert sorted(shown) == [f"nightly%3A2026110{day}T000000Z" for day in range(4, 9)]
+        page = pages.ask("/e/nightly:20261108T000000Z/")
+        assert page.status == 200 and "No trial has been trained" not in start + page.text
+        assert "orchestrator regress nightly" in page.text and "1 of 1 ended" in page.text
+        assert pages.ask("/e/nightly:20261108T000000Z/changes").status == 200
+        assert pages.ask("/e/nightly:20261108T000000Z/figures/curves").status == 200
 
 
 def test_only_the_experiments_that_were_named_are_shown(tmp_path: Path) -> None:
