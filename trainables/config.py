@@ -131,8 +131,9 @@ class TrainingConfig:
         embedding_size: Dimensions of the joint space, >= 1; the GRU's hidden size as well.
         word_size: Dimensions of a word embedding, >= 1.
         length_buckets: Number of batches whose pairs are sorted by length before they are cut, >= 1; 1 does not sort.
-        duplicates: Two captions of one image in a batch: ``mask`` ignores the pair that is not the diagonal's,
-            ``negatives`` counts it as a negative, as the published code does.
+        duplicates: A caption in a batch that fits an image but is not its pair's, because the image, an equal one or an
+            equal caption is there twice: ``mask`` ignores it, ``negatives`` counts it as a negative, as the published
+            code does.
         cocos_every: Epochs between COCOS statistics, >= 0; 0 takes them at the best epochs only.
         cocos_steps: Number of first steps of the first epoch with COCOS statistics as well, >= 0, of the batches that
             are trained on, before each step.

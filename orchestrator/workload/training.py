@@ -20,8 +20,10 @@ from trainables.data.dataset import (
     data_settings,
     load_dataset,
     made_by_tokenizer,
+    members_of,
 )
 from trainables.data.features import description_of
+from trainables.data.repeats import repeat_warnings
 from trainables.data.source import find_source
 from trainables.data.text_features import extractor_file
 from trainables.errors import DataError
@@ -88,6 +90,17 @@ class TrainablesWorkload:
         """Return dataset -> what cuts its captions, or cut them when the features of captions were made."""
         configs = [experiment.trial_config(cell, {}) for cell in experiment.cells()]
         return {config.dataset: name for config in configs if (name := self._tokenizer(config)) is not None}
+
+    def data_caveats(self, experiment: Experiment) -> dict[str, list[str]]:
+        """Return dataset -> sentences about pictures and captions that are there several times."""
+        configs = [experiment.trial_config(cell, {}) for cell in experiment.cells()]
+        caveats: dict[str, list[str]] = {}
+        for config in configs:
+            splits = self.open_data(config).splits
+            if splits["train"].labels is None:
+                of_data = repeat_warnings({name: members_of(split) for name, split in splits.items()})
+                caveats.setdefault(config.dataset, []).extend(f"{config.dataset}: {sentence}." for sentence in of_data)
+        return {dataset: list(dict.fromkeys(sentences)) for dataset, sentences in caveats.items() if sentences}
 
     def notes(self, experiment: Experiment) -> list[str]:
         """Return what trainings do with their data that the experiment does not say, a sentence each."""

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from trainables.config import TrainingConfig
-from trainables.data.dataset import Split
+from trainables.data.dataset import Split, members_of
 from trainables.data.npy_files import read_rows
 from trainables.data.pictures import ImageFiles
 from trainables.errors import ConfigError, DataError
@@ -67,6 +67,33 @@ class ResidentSplit:
         self._view_count = 0 if split.views is None else split.views.shape[1]
         self._drawn: tuple[int | None, Tensor] = (None, self.lengths)
         self._diagonals: dict[int, Tensor] = {}
+        self._set_groups(split)
+
+    def _set_groups(self, split: Split) -> None:
+        """Keep which images and captions are equal, where some are: most splits need no further masks."""
+        members = members_of(split)
+        self.image_groups = torch.arange(self.image_count)
+        self._caption_groups: Tensor | None = None
+        if split.labels is None:
+            if members.equal_images:
+                self.image_groups = torch.from_numpy(members.image_groups.astype(np.int64))
+            if members.is_shared.any():
+                self._caption_groups = torch.from_numpy(members.caption_groups.astype(np.int64))
+
+    def fits(self, images: Tensor, captions: Tensor) -> Tensor:
+        """Return which captions fit which images, (I,) and (C,) indices on the CPU -> (I, C), bool, on the CPU.
+
+        A caption fits an image if it is of the image, or of an equal image, or equals one of these captions that does.
+        """
+        owners = self.image_groups[self.image_of_caption[captions]]
+        fits = self.image_groups[images][:, None] == owners
+        if self._caption_groups is None:
+            return fits
+        groups = self._caption_groups[captions]
+        if len(groups.unique()) == len(groups):
+            return fits
+        equal = (groups[:, None] == groups).float()
+        return fits.float() @ equal > 0
 
     def diagonal(self, size: int) -> Tensor:
         """Return the identity matrix as bool, on the device: one tensor for each size, so losses check it once."""
@@ -203,8 +230,8 @@ class Batch:
         lengths: Tokens of each caption, shape (C,), int64, on the CPU.
         positives: Matching pairs, shape (I, C), bool.
         ignore: Pairs that are neither positive nor negative, shape (I, C), bool; ``None`` where there are none.
-        image_groups: Index of each image in its split, or its class where the split has classes, shape (I,), int64, on
-            the CPU.
+        image_groups: A number of each image that equal images of its split share, or its class where the split has
+            classes, shape (I,), int64, on the CPU.
         caption_groups: The same of each caption's image, shape (C,). An image and a caption of one group fit.
     """
 
@@ -224,7 +251,10 @@ def epoch_batches(
     if split.labels is not None:
         return class_batches(split, split.labels, training.batch_size, training.captions_per_image, generator, draw)
     if training.batches == "images":
-        return image_batches(split, training.batch_size, training.captions_per_image, generator, draw)
+        mask = training.duplicates == "mask"
+        return image_batches(
+            split, training.batch_size, training.captions_per_image, generator, draw, mask_duplicates=mask
+        )
     order = order_pairs(split, training.batch_size, training.length_buckets, generator)
     return pair_batches(split, order, mask_duplicates=training.duplicates == "mask", draw=draw)
 
@@ -248,9 +278,9 @@ def pair_batches(
 ) -> Iterator[Batch]:
     """Yield image-caption pairs, a batch for each tensor of caption indices.
 
-    Positives are the diagonal. Another caption of an image that is twice in the batch is ignored if
-    ``mask_duplicates``, otherwise a negative, as in the published code. A batch of a single pair has nothing to
-    compare with and is left out.
+    Positives are the diagonal. Another caption that fits an image (``ResidentSplit.fits``), such as a caption of an
+    image that is twice in the batch, is ignored if ``mask_duplicates``, otherwise a negative, as in the published code.
+    A batch of a single pair has nothing to compare with and is left out.
     """
     compared = (captions for captions in order if len(captions) > 1)
     owners = split.image_of_caption
@@ -259,11 +289,18 @@ def pair_batches(
 
 
 def image_batches(
-    split: ResidentSplit, batch_size: int, captions_per_image: int, generator: torch.Generator, draw: int | None = None
+    split: ResidentSplit,
+    batch_size: int,
+    captions_per_image: int,
+    generator: torch.Generator,
+    draw: int | None = None,
+    *,
+    mask_duplicates: bool = True,
 ) -> Iterator[Batch]:
     """Yield each image once, with its captions, or as many of them, drawn anew, as ``captions_per_image`` allows.
 
-    The last batch may be smaller; one of a single image has nothing to compare with and is left out.
+    Captions of other images that fit an image (``ResidentSplit.fits``) are ignored if ``mask_duplicates``. The last
+    batch may be smaller; one of a single image has nothing to compare with and is left out.
     """
     owners = split.image_of_caption
     counts = owners.bincount(minlength=split.image_count)
@@ -278,7 +315,9 @@ def image_batches(
         captions = shuffled[(firsts[part][:, None] + places)[places < taken[:, None]]]
         tokens, lengths = split.captions(captions)
         positives = (part[:, None] == owners[captions]).to(split.device, non_blocking=True)
-        yield Batch(images(), tokens, lengths, positives, None, part, owners[captions])
+        ignore = _also_fitting(split, part, captions, positives) if mask_duplicates else None
+        groups = split.image_groups
+        yield Batch(images(), tokens, lengths, positives, ignore, groups[part], groups[owners[captions]])
 
 
 def class_batches(
@@ -353,8 +392,15 @@ def _pair_batch(split: ResidentSplit, captions: Tensor, images: Tensor, *, mask_
     owners = split.image_of_caption[captions]
     tokens, lengths = split.captions(captions)
     diagonal = split.diagonal(len(captions))
-    same_image = owners[:, None] == owners
-    # Decided on the CPU, where the owners lie: a batch that holds no image twice needs no mask.
-    has_duplicates = mask_duplicates and int(same_image.sum()) > len(captions)
-    ignore = same_image.to(split.device, non_blocking=True) & ~diagonal if has_duplicates else None
-    return Batch(images, tokens, lengths, diagonal, ignore, owners, owners)
+    ignore = _also_fitting(split, owners, captions, diagonal) if mask_duplicates else None
+    groups = split.image_groups[owners]
+    return Batch(images, tokens, lengths, diagonal, ignore, groups, groups)
+
+
+def _also_fitting(split: ResidentSplit, images: Tensor, captions: Tensor, positives: Tensor) -> Tensor | None:
+    """Return the pairs of a batch that fit beside the positives, (I, C), on the device; ``None`` where there are none.
+
+    Decided on the CPU, where the indices lie: most batches need no mask. Each caption has one positive, on the device.
+    """
+    fits = split.fits(images, captions)
+    return fits.to(split.device, non_blocking=True) & ~positives if int(fits.sum()) > len(captions) else None

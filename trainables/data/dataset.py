@@ -32,6 +32,7 @@ from trainables.data.features import (
 )
 from trainables.data.pictures import ImageFiles, check_links, find_image_files, link_problem
 from trainables.data.prepared import CAPTION_ROWS, VERSION, FeatureRows, SplitArrays, open_prepared, prepare
+from trainables.data.repeats import Members, group_images
 from trainables.data.source import Source, find_source
 from trainables.data.text_features import NAME as TFIDF
 from trainables.data.text_files import Strings
@@ -74,6 +75,9 @@ class Split:
         caption_features: Rows of the whole file of the captions' features, shape (rows, D), float16 or float32,
             memory-mapped; ``None`` where these were not asked for.
         caption_rows: Row of each caption in ``caption_features``, shape (C,), int64; ``None`` without such features.
+        image_groups: A number of each image, shape (I,), int64, that equal feature rows of all splits share; ``None``
+            where that is not known.
+        caption_groups: The same of captions with equal tokens, shape (C,).
         labels: Class of each image, shape (I,), int64, where images retrieve images of their class; ``None`` where
             images and captions retrieve each other. Caption i is then image i, with its features.
     """
@@ -92,6 +96,8 @@ class Split:
     caption_features: np.ndarray | None = None
     caption_rows: np.ndarray | None = None
     labels: np.ndarray | None = None
+    image_groups: np.ndarray | None = None
+    caption_groups: np.ndarray | None = None
 
     def queries_digest(self) -> str:
         """Return the SHA-256 of the ids of the images and the captions, whatever the features are; 64 hex digits."""
@@ -114,6 +120,8 @@ class Split:
             captions=self.captions[:captions],
             caption_rows=None if self.caption_rows is None else self.caption_rows[:captions],
             labels=None if self.labels is None else self.labels[:images],
+            image_groups=None if self.image_groups is None else self.image_groups[:images],
+            caption_groups=None if self.caption_groups is None else self.caption_groups[:captions],
         )
 
 
@@ -128,6 +136,13 @@ class Dataset:
     digest: str
     vocabulary: Vocabulary
     splits: Mapping[str, Split]
+
+
+def members_of(split: Split) -> Members:
+    """Return which images and captions of a split are equal; without that knowledge each is another."""
+    images = np.arange(len(split.image_rows)) if split.image_groups is None else split.image_groups
+    captions = np.arange(len(split.captions)) if split.caption_groups is None else split.caption_groups
+    return Members(np.asarray(images), np.asarray(captions), np.asarray(split.image_of_caption))
 
 
 def open_dataset(config: TrialConfig, data_root: Path) -> Dataset:
@@ -195,6 +210,9 @@ def load_dataset(
             raise DataError(problems)
         numbered = {split: np.arange(len(corpus.split(split)), dtype=np.int64) for split in SPLITS}
         rows = {"image_rows": feature_rows(corpus, files) if files else numbered}
+        images = np.cumsum([0, *(len(numbered[split]) for split in SPLITS)])
+        own = {split: numbered[split] + first for split, first in zip(SPLITS, images[:-1], strict=True)}
+        rows["image_groups"] = group_images(files, rows["image_rows"]) if files else own
         rows |= {CAPTION_ROWS: feature_rows(corpus, texts, of_captions=True)} if texts else {}
         opened = _prepare_once(folder, corpus, rows, vocabulary, cut)
     if opened is None:
