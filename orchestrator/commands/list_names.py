@@ -76,7 +76,7 @@ def list_metrics() -> Iterator[Listed]:
     for names, role in ((may_select(), "metric, objective"), (counts(), "objective")):
         for name in names:
             entry, way = metric_of(name), DIRECTIONS.get(name_parts(name).direction)
-            meaning = f"{entry.printed}: {entry.meaning}{f', {way}' if way else ''}"
+            meaning = f"{entry.meaning}{f', {way}' if way else ''}"
             yield {"name": name, "meaning": meaning, "can be": role}
 
 

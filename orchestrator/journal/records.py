@@ -10,7 +10,7 @@ from msgspec import structs
 
 from orchestrator.journal.trial import PriorPoint, Stage, TrialState, WarmTrial
 
-LEFT_OUT = frozenset({"format", "elapsed", "first", "level", "ranks", "judged", "search"})
+LEFT_OUT = frozenset({"format", "elapsed", "first", "level", "ranks", "judged", "values", "search"})
 """Fields that a line does not have where they are ``None``."""
 
 

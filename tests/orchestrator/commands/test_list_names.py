@@ -54,9 +54,14 @@ def test_a_loss_is_listed_with_its_parameters_and_where_they_are_searched() -> N
     assert loss["meaning"] == "NT-Xent between images and captions, with no terms inside a modality."
     assert "log softmax_p(s_q / t)" in loss["formula"]
     assert loss["source"].startswith("[Oord2018] van den Oord et al., ")
-    assert {key: loss[key] for key in ("parameters", "searched", "learned")} == {
-        "parameters": "temperature: a number above 0, or 'learned'; by default 0.1",
+    rules = loss.pop("parameters").splitlines()
+    assert rules[:2] == [
+        "temperature: a number above 0, or 'learned'; by default 0.1",
+        "hardness: a number of at least 0; by default 0.0",
+    ]
+    assert {key: loss[key] for key in ("searched", "published", "learned")} == {
         "searched": "temperature: [0.005, 1] log",
+        "published": "temperature: 0.1 (arXiv:2202.07474)",
         "learned": "temperature: from 0.07 on its logarithm, within [0.01, 1]",
     }
 
