@@ -226,7 +226,7 @@ METRICS: NameTable[Metric] = NameTable(
 JUDGED = {
     name: Metric(printed, meaning, high=1.0, digits=3, overall=True, selects=False, depth=None)
     for name, printed, meaning in (
-        ("r_precision", "R-Precision", "share of a query's R positives among its first R, 0 to 1"),
+        ("r_precision", "R-Prec", "share of a query's R positives among its first R, 0 to 1"),
         ("map_r", "mAP@R", "mean average precision among the first R, 0 to 1"),
         ("top10_judged", "judged share", "share of a query's first ten candidates that people judged, 0 to 1"),
     )

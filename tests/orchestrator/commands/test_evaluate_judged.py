@@ -39,7 +39,7 @@ def test_judged_metrics_stand_beside_the_annotated_ones(checkpoint: Path, cli: C
     assert 0 <= metrics["map_r"] <= metrics["r_precision"] <= 1
     out = cli.shows(*arguments, "--ranks", "ranks.npz")
     assert Path("ranks.npz").is_file()
-    assert "R-Precision" in out and "without unjudged" in out and "of the first ten captions" in out
+    assert "R-Prec" in out and "without unjudged" in out and "of the first ten captions" in out
 
     for options in (("--split", "val"), ("--folds", 2)):
         assert "judged" not in cli.json(*arguments, *options)
