@@ -134,6 +134,19 @@ def average_precision(positions: "Positions", _: "Counts", *, first: int) -> "ND
     return values
 
 
+def r_precision(positions: "Positions", counts: "Counts") -> "NDArray[np.float64]":
+    """Return the share of a query's R positives among its first R candidates, shape (Q,)."""
+    values: NDArray[np.float64] = (positions <= counts[:, None]).sum(1) / counts
+    return values
+
+
+def average_precision_at_r(positions: "Positions", counts: "Counts") -> "NDArray[np.float64]":
+    """Return AP@R of each query, R its number of positives: (1/R) sum of r / position_r up to position R, (Q,)."""
+    hits = positions <= counts[:, None]
+    values: NDArray[np.float64] = (hits * hits.cumsum(1) / positions).sum(1) / counts
+    return values
+
+
 def _recall(first: int, *, of_captions: bool = True) -> Metric:
     places = "in first place" if first == 1 else f"among the first {first}"
     meaning = f"percentage of queries with a positive {places}"
@@ -223,15 +236,20 @@ METRICS: NameTable[Metric] = NameTable(
 ``r1_r5_sum`` selects in the published code of VSRN; R@2, 4 and 8 are usual in fine-grained retrieval.
 """
 
+
+def _of_all_positives(printed: str, meaning: str, function: "OfQueries | None" = None) -> Metric:
+    rest = {"high": 1.0, "digits": 3, "overall": True, "selects": False, "of_classes": False, "depth": None}
+    return Metric(printed, meaning, of_queries=function, **rest)  # type: ignore[arg-type]
+
+
 JUDGED = {
-    name: Metric(printed, meaning, high=1.0, digits=3, overall=True, selects=False, depth=None)
-    for name, printed, meaning in (
-        ("r_precision", "R-Prec", "share of a query's R positives among its first R, 0 to 1"),
-        ("map_r", "mAP@R", "mean average precision among the first R, 0 to 1"),
-        ("top10_judged", "judged share", "share of a query's first ten candidates that people judged, 0 to 1"),
-    )
+    "r_precision": _of_all_positives("R-Prec", "share of a query's R positives among its first R, 0 to 1", r_precision),
+    "map_r": _of_all_positives("mAP@R", "mean average precision among the first R, 0 to 1", average_precision_at_r),
+    "top10_judged": _of_all_positives(
+        "judged share", "share of a query's first ten candidates that people judged, 0 to 1"
+    ),
 }
-"""Name -> further metric of judged pairs, whose functions are in ``judgements.judged_metrics``."""
+"""Name -> further metric, measured where people judged pairs, or where files of other models are evaluated."""
 
 
 def _count(printed: str, meaning: str, **rest: Any) -> Metric:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trainables.metric_table import DIRECTIONS, METRICS, name_parts, parts_of
+from trainables.metric_table import DIRECTIONS, METRICS, metric_of, name_parts, parts_of
 from trainables.plugins.in_use import offered
 from trainables.ranks import Integers, Ranks
 
@@ -59,6 +59,15 @@ def queries_of(rank: NDArray[np.integer], query: NDArray[np.integer], depth: int
     return Queries(positions, counts.astype(np.int64))
 
 
+def listed_queries(positions: NDArray[np.integer], counts: NDArray[np.integer]) -> Queries:
+    """Return queries from the positions of their positives, ascending, query after query, (P,), and their numbers."""
+    first = np.cumsum(counts) - counts
+    query = np.repeat(np.arange(len(counts)), counts)
+    padded = np.full((len(counts), int(counts.max())), np.inf)
+    padded[query, np.arange(len(positions)) - first[query]] = positions
+    return Queries(padded, counts.astype(np.int64))
+
+
 def single_queries(rank: NDArray[np.integer]) -> Queries:
     """Return queries with one positive each, from its rank, shape (Q,)."""
     return Queries(rank[:, None].astype(np.float64), np.ones(len(rank), dtype=np.int64))
@@ -66,7 +75,7 @@ def single_queries(rank: NDArray[np.integer]) -> Queries:
 
 def measured(measure: str, queries: Queries) -> Values:
     """Return the value of each query, (Q,), in a metric of one direction, without direction: ``r5`` (``KeyError``)."""
-    function = METRICS[measure].of_queries
+    function = metric_of(measure).of_queries
     if function is None:
         raise KeyError(measure)
     return np.asarray(function(*queries), dtype=np.float64)
@@ -95,10 +104,11 @@ def image_values(ranks: Ranks, metric: str, kept: Mapping[str, Values] | None = 
 def _of_images(ranks: Ranks, metric: str) -> Values:
     """Return the values of the images in a metric of one direction."""
     _, way, measure, _ = name_parts(metric)
-    if measure not in METRICS or not METRICS[measure].is_mean:
+    entry = metric_of(measure)
+    if not entry.is_mean:
         raise KeyError(metric)
     if way == "i2t":
-        return measured(measure, queries_of(ranks.i2t, ranks.image_of_caption, METRICS[measure].depth))
+        return measured(measure, queries_of(ranks.i2t, ranks.image_of_caption, entry.depth))
     return over_captions(measured(measure, single_queries(ranks.t2i)), ranks.image_of_caption)
 
 

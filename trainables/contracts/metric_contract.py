@@ -60,8 +60,8 @@ def _check_alone(metric: Metric) -> None:
         alone = _measure(metric, (scores[0][query : query + 1], scores[1][query : query + 1]))
         if abs(float(alone[0]) - float(together[query])) > 1e-5 * max(1.0, abs(float(together[query]))):
             raise BrokenError(
-                f"a query has {alone[0]:g} alone and {together[query]:g} beside others; its value must depend on its own "
-                "candidates, because queries are measured in parts"
+                f"a query has {alone[0]:g} alone and {together[query]:g} beside others; its value must depend on its "
+                "own candidates, because queries are measured in parts"
             )
 
 

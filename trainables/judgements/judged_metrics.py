@@ -35,7 +35,7 @@ import numpy as np
 from trainables.errors import DataError
 from trainables.judgements import Integers
 from trainables.metric_table import ANNOTATED, CONDENSED, DIRECTIONS, METRICS, name_parts, parts_of
-from trainables.metric_values import Values, measured, single_queries
+from trainables.metric_values import Values, listed_queries, measured, single_queries
 from trainables.ranks import pack_integers, unpack_integers
 
 TOP = 10
@@ -153,15 +153,9 @@ def query_values(ranks: DirectionRanks, name: str) -> Values:
     if name == KNOWN:
         return ranks.known / TOP
     _, _, measure, ending = name_parts(name)
+    if ending == ANNOTATED:
+        if measure not in RECALLS:
+            raise KeyError(name)
+        return measured(measure, single_queries(ranks.annotated))
     positions = ranks.condensed if ending == CONDENSED else ranks.positions
-    first = np.cumsum(ranks.counts) - ranks.counts
-    if measure in RECALLS:
-        rank = ranks.annotated if ending == ANNOTATED else positions[first]
-        return measured(measure, single_queries(rank))
-    if measure not in PRECISIONS or ending == ANNOTATED:
-        raise KeyError(name)
-    place = np.arange(len(positions)) - np.repeat(first, ranks.counts) + 1
-    hit = positions <= np.repeat(ranks.counts, ranks.counts)
-    gained = np.where(hit, place / positions if measure == "map_r" else 1.0, 0.0)
-    values: Values = np.add.reduceat(gained, first) / ranks.counts
-    return values
+    return measured(measure, listed_queries(positions, ranks.counts))
