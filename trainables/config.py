@@ -21,7 +21,13 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 from trainables.errors import ConfigError
 from trainables.metric_table import may_select, name_parts
-from trainables.model_parameters import FEATURES, check_model_parameters, check_weights
+from trainables.model_parameters import (
+    FEATURES,
+    check_embedding_size,
+    check_model_parameters,
+    check_weights,
+    further_inputs,
+)
 from trainables.plugins.in_use import find_owner
 
 TEXT = "text"
@@ -36,10 +42,13 @@ REGION_PARAMETERS = {"vsepp": "pooling"}
 PIXELS = "pixels"
 """Input of a model whose backbone is trained along, instead of features."""
 
+NO_FEATURES = "none"
+"""Image features of a model that reads further inputs alone."""
+
 PIXEL_MODELS = ("vsepp",)
 """The models that can be trained from pixels."""
 
-PAIR_MODELS = ("scan",)
+PAIR_MODELS = ("scan", "gsmn", "hgr", "ce")
 """The models that compare sets of vectors, of which no bank of embeddings is kept."""
 
 NO_BANK = "warp.bank: {} compares sets of vectors, of which no bank is kept; leave bank out"
@@ -351,6 +360,7 @@ class TrialConfig:
             named = f"; it may be that of {', '.join(self.plugins)}: give --plugin" if self.plugins else ""
             raise ConfigError(f"model must be one of {', '.join(FEATURES)}, got {self.model!r}{named}")
         check_model_parameters(self.model, self.model_parameters)
+        check_embedding_size(self.model, self.training.embedding_size)
         self._check_pixels()
         check_bank(self.model, self.loss, self.loss_parameters.get("bank"))
         check_tokenizer(self.tokenizer)
@@ -396,6 +406,11 @@ class TrialConfig:
         if self.training.finetune:
             return PIXELS
         return "regions" if self._pools_regions else FEATURES[self.model]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Further inputs that the model reads, keys of ``trainables.data.inputs.INPUTS``."""
+        return further_inputs(self.model, self.model_parameters)
 
     @property
     def reads_text_features(self) -> bool:

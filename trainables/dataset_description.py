@@ -20,6 +20,7 @@ from trainables.data.dataset import (
     tokenizer_of,
 )
 from trainables.data.features import inspect_features
+from trainables.data.inputs import describe_inputs, found_inputs, input_numbers
 from trainables.data.npy_files import read_rows
 from trainables.data.pictures import check_images, find_images
 from trainables.data.repeats import group_files, repeat_notes, repeat_warnings
@@ -47,6 +48,7 @@ class Description:
     ``mean`` and ``max`` in tokens, without start and end. ``unknown_tokens`` is a share in [0, 1], and ``chance_rsum``
     is that of a random ranking, in [0, 600]. The numbers of ``MEASURED`` are none if the dataset has problems.
 
+    ``inputs`` maps a further input to ``file``, and ``shape``, ``dtype``, ``missing`` of arrays; see ``data.inputs``.
     ``digest`` maps a kind of features to the digest of captions, splits and features, and ``none`` to that of captions
     alone. ``features`` maps kind and split to ``file``, ``shape`` and ``dtype``. ``judgements`` maps a split to
     ``Judgements.counts`` of each source. ``warnings`` are signs that a setting does not fit the data, and ``notes``
@@ -59,6 +61,7 @@ class Description:
     name: str
     folder: str
     format: str
+    inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
     digest: dict[str, str] = field(default_factory=dict)
     splits: dict[str, dict[str, Any]] = field(default_factory=dict)
     vocabulary: int | None = None
@@ -105,7 +108,7 @@ def describe_dataset(
             return description
         corpus = source.read()
         cut = tokenizer_of(source, tokenizer)
-        description.problems += find_problems(source, corpus, files)
+        description.problems += find_problems(source, corpus, files, found_inputs(source.folder))
     except DataError as error:
         description.problems += error.problems
         return description
@@ -117,6 +120,8 @@ def describe_dataset(
     _describe_features(description, source, files, cut)
     of_images = next((kind for kind in files if kind != TEXT), None)
     data = None
+    if not description.problems:
+        _describe_inputs(description, source, corpus, cut)
     if not description.problems:
         with_text = of_images is not None and TEXT in files
         data = load_dataset(
@@ -130,6 +135,12 @@ def describe_dataset(
         description.zero_shot = _zero_shot(data.splits["val"])
         _describe_judgements(description, name, data_root, source, data, corpus)
     return description
+
+
+def _describe_inputs(description: Description, source: Source, corpus: Corpus, tokenizer: Tokenizer) -> None:
+    """Add the further inputs; captions without a sentence in a file of sentences are problems."""
+    input_numbers(corpus, source.folder, found_inputs(source.folder), tokenizer, description.problems)
+    description.inputs |= describe_inputs(source.folder)
 
 
 def zero_shot_rsum(images: np.ndarray, captions: np.ndarray, image_of_caption: np.ndarray) -> float | None:

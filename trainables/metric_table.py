@@ -372,6 +372,19 @@ def metric_of(name: str) -> Metric:
     return parts.entry or Metric(parts.measure.replace("_", " "), low=-math.inf, high=math.inf, larger_is_better=None)
 
 
+def range_of(name: str) -> tuple[float, float]:
+    """Return the lowest and the highest value that a metric can have, so that no interval has impossible values.
+
+    An end is infinite where there is no limit, or where the metric is not known here.
+
+    Example:
+        >>> range_of("test/rsum"), range_of("val/i2t_map5")
+        ((0.0, 600.0), (0.0, 1.0))
+    """
+    entry = metric_of(name)
+    return entry.low, entry.high
+
+
 def without_section(name: str) -> str:
     """Return a metric without its section: ``rsum`` of ``test/rsum``, ``i2t_r1`` of ``test/judged_cxc/i2t_r1``."""
     return name_parts(name).short

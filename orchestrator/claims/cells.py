@@ -20,8 +20,8 @@ from orchestrator.reference.published import (
     other_rows,
     published_rows,
 )
-from orchestrator.results.candidates import Candidate
 from orchestrator.results.confirmation import Confirmation, confirmations
+from orchestrator.results.runs import RunId, Runs
 from orchestrator.results.statistics import Measure
 from trainables.errors import ConfigError
 from trainables.metric_table import COCOS, COCOS_START, TEST, at_start, name_parts, values_in
@@ -120,7 +120,7 @@ def confirmed_cells(histories: Iterable[History], losses: Sequence[str]) -> Cell
 
 def _fitting(
     name: str, confirmation: Confirmation, published: Mapping[str, Sequence[Mapping[str, object]]]
-) -> list[Candidate]:
+) -> list[Runs]:
     """Return the candidates that a loss with its setting means, the preferred first.
 
     ``published`` are the published settings of each study's loss, by the name of the study.
@@ -150,7 +150,7 @@ def _has(settings: Iterable[Mapping[str, object]], trial: Trial) -> bool:
     return any(setting.items() <= parameters.items() for setting in settings)
 
 
-def _measures(candidate: Candidate, confirmation: Confirmation) -> dict[str, Measure]:
+def _measures(candidate: Runs, confirmation: Confirmation) -> dict[str, Measure]:
     """Return test metrics and COCOS counts without prefixes, with shares of queries without gradient."""
     trials = [trial for trial in confirmation.repeats if trial.candidate == candidate.label and trial.epochs]
     training = trials[0].config.training
@@ -159,6 +159,8 @@ def _measures(candidate: Candidate, confirmation: Confirmation) -> dict[str, Mea
     named = ((name_parts(name), mean) for name, mean in candidate.measures().items())
     means = {name.short: mean for name, mean in named if name.section in (TEST, COCOS)}
     # Counts of the first steps are in the first epoch alone.
-    first = replace(candidate, values={trial.config.seed: trial.epochs[min(trial.epochs)] for trial in trials})
+    first = replace(
+        candidate, values={RunId(0, trial.config.seed): trial.epochs[min(trial.epochs)] for trial in trials}
+    )
     start = values_in(first.measures(), COCOS_START)
     return means | _shares(means, queries) | {at_start(name): share for name, share in _shares(start, queries).items()}

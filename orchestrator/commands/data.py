@@ -234,6 +234,10 @@ def _lines(description: Description, vocabulary: str) -> Iterator[str]:
     for kind, by_split in description.features.items():
         for shown in dict.fromkeys(f"{f['file']} {tuple(f['shape'])} {f['dtype']}" for f in by_split.values()):
             yield f"features {kind}: {shown}"
+    for key, about in description.inputs.items():
+        shape = f" {tuple(about['shape'])} {about['dtype']}" if "shape" in about else ""
+        missing = f", missing in {about['missing']:,} rows" if about.get("missing") else ""
+        yield f"input {key}: {about['file']}{shape}{missing}"
     if description.zero_shot is not None:
         yield zero_shot_line(description.zero_shot, description.splits["val"]["chance_rsum"])
     if description.splits and not description.features:

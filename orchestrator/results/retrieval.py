@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table, table_of
-from orchestrator.results.candidates import range_of
 from orchestrator.results.comparison import Comparison, compare
 from orchestrator.results.judged import judged_image_values
 from orchestrator.results.question import Pair, Question, Verdict
@@ -24,6 +23,7 @@ from orchestrator.text.values import count_text
 from orchestrator.text.wording import decimals_of, interval_text, metric_words, number_text, p_equals
 from trainables.judgements import TITLES
 from trainables.judgements.judged_metrics import JudgedRanks
+from trainables.metric_table import range_of
 from trainables.metric_values import image_values, over_captions
 from trainables.ranks import Ranks
 

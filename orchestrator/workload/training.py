@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.experiment.experiment import Experiment, data_key
 from orchestrator.storage.bucket import ObjectStore, fetch_dataset, is_bucket
+from orchestrator.workload.notes import similarity_notes
 from orchestrator.workload.workload import Stream, TestEvaluation, TrialGroup
 from trainables.checkpoint import EpochReport, Outcome
-from trainables.config import PIXELS, TEXT, TOKENIZERS, TrialConfig
+from trainables.config import NO_FEATURES, PIXELS, TEXT, TOKENIZERS, TrialConfig
 from trainables.data.dataset import (
     check_batch_size,
     check_modality,
+    check_region_counts,
     check_widths,
     data_notes,
     data_settings,
@@ -80,6 +82,7 @@ class TrainablesWorkload:
             _judgements(config.dataset, self.data_root, data)
             digests[data_key(config)] = data.digest
             check_modality(config, data)
+            check_region_counts(config, data)
             check_widths(config, data)
             searched = cell.space.training.get("batch_size")
             for size in searched.ends() if searched else (cell.training.batch_size,):
@@ -106,6 +109,7 @@ class TrainablesWorkload:
         """Return what trainings do with their data that the experiment does not say, a sentence each."""
         configs = [experiment.trial_config(cell, {}) for cell in experiment.cells()]
         notes = [note for config in configs for note in data_notes(config, self.open_data(config))]
+        notes += [note for config in configs for note in similarity_notes(config.model, config.loss)]
         notes += [
             f"{config.dataset}: the features of its captions were made with the tokenizer {name}"
             for config in configs
@@ -183,7 +187,8 @@ class TrainablesWorkload:
         from trainables.serving.packed import write_retriever
 
         data = self.open_data(config)
-        origin = None if config.features == PIXELS else description_of(self._feature_file(config, config.features))
+        has_file = config.features not in (PIXELS, NO_FEATURES)
+        origin = description_of(self._feature_file(config, config.features)) if has_file else None
         extractor = extractor_file(self._feature_file(config, TEXT)) if config.reads_text_features else None
         write_retriever(folder, checkpoint, data, "test", origin=origin, text_extractor=extractor)
 

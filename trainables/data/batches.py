@@ -26,6 +26,7 @@ from trainables.data.dataset import Split, members_of
 from trainables.data.npy_files import read_rows
 from trainables.data.pictures import ImageFiles
 from trainables.errors import ConfigError, DataError
+from trainables.representations import CaptionInputs, Captions, ImageInputs, Sets
 
 Item = TypeVar("Item")
 
@@ -63,6 +64,13 @@ class ResidentSplit:
             self._caption_features = _Rows(split.caption_features, split.caption_rows, device)
         self._pixels = None if split.files is None else _Pixels(split.files, split.image_rows, device, crop_size)
         self._features = _Rows(split.features, split.image_rows, device)
+        self._feature_lengths = _lengths(split.feature_lengths, split.image_rows)
+        self._columns = {
+            key: (_Rows(column.values, column.rows, device), _lengths(column.lengths, column.rows))
+            for key, column in split.columns.items()
+        }
+        self._token_numbers = {key: _tensor(values).to(device) for key, values in split.token_numbers.items()}
+        self._caption_numbers = {key: _tensor(values).to(device) for key, values in split.caption_numbers.items()}
         self._views = None if split.views is None else _Rows(split.views, split.image_rows, device)
         self._view_count = 0 if split.views is None else split.views.shape[1]
         self._drawn: tuple[int | None, Tensor] = (None, self.lengths)
@@ -103,11 +111,27 @@ class ResidentSplit:
                 self._diagonals[size] = torch.eye(size, dtype=torch.bool, device=self.device)
         return self._diagonals[size]
 
-    def request_images(self, indices: Tensor, draw: int | None = None) -> Callable[[], Tensor]:
+    def request_images(self, indices: Tensor, draw: int | None = None) -> Callable[[], ImageInputs]:
         """Begin to read some images, and return a function that waits for them.
 
-        It returns shape (len(indices), ...), on the split's device: float32 features or uint8 pixels.
+        It returns shape (len(indices), ...), on the split's device: float32 features or uint8 pixels; sets of features
+        where these have lengths; and where the split has further inputs all inputs by their names.
         """
+        request = self._request_features(indices, draw)
+        if not self._columns and self._feature_lengths is None:
+            return request
+        return partial(self._with_inputs, indices, request)
+
+    def _with_inputs(self, indices: Tensor, features: Callable[[], Tensor]) -> ImageInputs:
+        of_features = _sets(features(), self._feature_lengths, indices)
+        if not self._columns:
+            return of_features
+        of_columns = {
+            key: _sets(rows.gather(indices), lengths, indices) for key, (rows, lengths) in self._columns.items()
+        }
+        return {"features": of_features, **of_columns}
+
+    def _request_features(self, indices: Tensor, draw: int | None) -> Callable[[], Tensor]:
         if self._pixels is not None:
             return self._pixels.request(indices, draw)
         if draw is None or self._views is None:
@@ -119,16 +143,17 @@ class ResidentSplit:
             self._drawn = draw, torch.randint(self._view_count, (self.image_count,), generator=generator)
         return partial(self._views.gather, indices, self._drawn[1][indices])
 
-    def image_chunks(self, size: int) -> Iterator[Tensor]:
+    def image_chunks(self, size: int) -> Iterator[ImageInputs]:
         """Yield all images in their order, ``size`` at a time."""
         chunks = torch.arange(self.image_count).split(size)
         for images in one_ahead(self.request_images(chunk) for chunk in chunks):
             yield images()
 
-    def captions(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+    def captions(self, indices: Tensor) -> tuple[CaptionInputs, Tensor]:
         """Return captions on the device, and their tokens' numbers (C,) on the CPU.
 
-        Captions are token ids (C, T), zero-padded to the longest; or features (C, D), float32, where the split has any.
+        Captions are token ids (C, T), zero-padded to the longest; or features (C, D), float32, where the split has any;
+        or ``Captions`` where it has further inputs.
         """
         lengths = self.lengths[indices]
         if self._caption_features is not None:
@@ -138,7 +163,11 @@ class ResidentSplit:
         ends, places = lengths.to(self.device, non_blocking=True), indices.to(self.device, non_blocking=True)
         inside = positions < ends[:, None]
         where = self._starts[places][:, None] + positions
-        return self._tokens[where * inside].long() * inside, lengths
+        tokens = self._tokens[where * inside].long() * inside
+        if not self._token_numbers and not self._caption_numbers:
+            return tokens, lengths
+        of_tokens = {key: values[where * inside].long() * inside for key, values in self._token_numbers.items()}
+        return Captions(tokens, of_tokens, {k: v[places].long() for k, v in self._caption_numbers.items()}), lengths
 
 
 class _Pixels:
@@ -195,6 +224,18 @@ class _Rows:
         return torch.from_numpy(rows).to(self._device).to(torch.float32)
 
 
+def _lengths(lengths: np.ndarray | None, rows: np.ndarray) -> Tensor | None:
+    """Return the sizes of the sets of a split's images, (I,), int64, on the CPU."""
+    return None if lengths is None else torch.from_numpy(lengths[rows])
+
+
+def _sets(vectors: Tensor, lengths: Tensor | None, images: Tensor) -> Tensor | Sets:
+    """Return the sets of some images, of vectors (N, T, E) or (N, E); the vectors where they have no lengths."""
+    if lengths is None:
+        return vectors
+    return Sets(vectors if vectors.dim() == 3 else vectors[:, None], lengths[images])
+
+
 def copy_rows(array: np.ndarray, rows: np.ndarray, device: torch.device) -> Tensor:
     """Copy rows of an array to a device as float16, a part at a time, because they may exceed the machine's memory."""
     copied = torch.empty((len(rows), *array.shape[1:]), dtype=torch.float16, device=device)
@@ -224,9 +265,10 @@ class Batch:
     """The data of one training step.
 
     Attributes:
-        images: Features, shape (I, D) or (I, R, D), float32; or pixels, shape (I, S, S, 3), uint8.
+        images: Features, shape (I, D) or (I, R, D), float32, or sets of such; or pixels, shape (I, S, S, 3), uint8; or
+            all inputs by their names, see ``ResidentSplit.request_images``.
         tokens: Word ids, shape (C, T), int64, 0 after each caption's end. Where the split has features of captions:
-            these features, (C, D), float32.
+            these features, (C, D), float32. With further inputs of captions: ``Captions``.
         lengths: Tokens of each caption, shape (C,), int64, on the CPU.
         positives: Matching pairs, shape (I, C), bool.
         ignore: Pairs that are neither positive nor negative, shape (I, C), bool; ``None`` where there are none.
@@ -235,8 +277,8 @@ class Batch:
         caption_groups: The same of each caption's image, shape (C,). An image and a caption of one group fit.
     """
 
-    images: Tensor
-    tokens: Tensor
+    images: ImageInputs
+    tokens: CaptionInputs
     lengths: Tensor
     positives: Tensor
     ignore: Tensor | None
@@ -388,7 +430,7 @@ def _packed(groups: Iterable[Tensor], size: int) -> Iterator[Tensor]:
         yield torch.cat(batch)
 
 
-def _pair_batch(split: ResidentSplit, captions: Tensor, images: Tensor, *, mask_duplicates: bool) -> Batch:
+def _pair_batch(split: ResidentSplit, captions: Tensor, images: ImageInputs, *, mask_duplicates: bool) -> Batch:
     owners = split.image_of_caption[captions]
     tokens, lengths = split.captions(captions)
     diagonal = split.diagonal(len(captions))

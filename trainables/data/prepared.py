@@ -6,6 +6,7 @@ A folder of the cache holds one dataset under one vocabulary and tokenizer::
     train/  val/  test/     tokens.npy  offsets.npy  image_of_caption.npy  image_rows.npy
                             image_groups.npy  caption_groups.npy: equal numbers for equal rows, and equal tokens
                             caption_rows.npy where the captions have features
+                            rows.NAME.npy and numbers.NAME.npy of further inputs (``inputs.py``)
                             and captions, image_ids, filenames as NAME.bytes.npy with NAME.offsets.npy
 """
 
@@ -62,16 +63,31 @@ def prepare(target: Path, corpus: Corpus, rows: FeatureRows, vocabulary: str, to
         (folder / "meta.json").write_text(json.dumps({"version": VERSION, "images": sizes}))
 
 
-def open_prepared(folder: Path, tokenizer: Tokenizer) -> tuple[Vocabulary, dict[str, SplitArrays]] | None:
-    """Map a prepared folder; ``None`` if it is not there or damaged."""
+INPUTS = ("rows.", "numbers.")
+"""Beginnings of the names of arrays of further inputs."""
+
+
+def open_prepared(
+    folder: Path, tokenizer: Tokenizer
+) -> tuple[Vocabulary, dict[str, SplitArrays], dict[str, Mapping[str, np.ndarray]]] | None:
+    """Map a prepared folder; ``None`` if it is not there or damaged.
+
+    The arrays of further inputs come by split and name, after the vocabulary and the arrays of every split.
+    """
     try:
         meta = read_state(folder / "meta.json")
         vocabulary = Vocabulary.from_json((folder / "vocabulary.json").read_text(encoding="utf-8"), tokenizer)
         splits = {name: _open_split(folder / name) for name in SPLITS}
+        inputs: dict[str, Mapping[str, np.ndarray]] = {
+            name: {
+                path.stem: _map(path) for path in sorted((folder / name).glob("*.npy")) if path.name.startswith(INPUTS)
+            }
+            for name in SPLITS
+        }
         whole = all(len(splits[name]["image_rows"]) == meta["images"][name] for name in SPLITS)
     except (OSError, ValueError, TypeError, LookupError, RecursionError):
         return None
-    return (vocabulary, splits) if whole else None
+    return (vocabulary, splits, inputs) if whole else None
 
 
 def _number_tokens(
