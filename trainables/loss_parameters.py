@@ -24,7 +24,7 @@ References:
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trainables.parameter_values import (
     LEARNED,
@@ -39,9 +39,6 @@ from trainables.parameter_values import (
     or_else,
 )
 from trainables.plugins.in_use import NameTable
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -60,8 +57,8 @@ class Learnable:
         """Return the raw number w of a value."""
         return math.log(value) if self.is_logarithmic else value
 
-    def value(self, raw: "Tensor") -> "Tensor":
-        """Return the value of each w, in the shape of ``raw``."""
+    def value(self, raw: Any) -> Any:
+        """Return the value of each w, a tensor in the shape of ``raw``, which is one."""
         return raw.exp() if self.is_logarithmic else raw
 
     def bounds(self) -> tuple[float, float]:
