@@ -4,7 +4,7 @@ import json
 import tarfile
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from trainables.data.corpus import caption_problem, splits_named
@@ -159,7 +159,7 @@ def read_texts_beside(folder: Path, pictures: Sequence[Path]) -> Material:
             material.problems.append(f"{picture}: has no {picture.stem}.txt beside it")
             continue
         name = named_in_folder(picture, folder)
-        split = one_split(name.rpartition("/")[0])
+        split = one_split(PurePosixPath(name).parent.as_posix())
         for number, line in enumerate(read_text(text).splitlines(), 1):
             if line.strip():
                 material.pairs.append(Pair(f"{text}: line {number}", name, line.strip(), split, "", picture))

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 
@@ -151,14 +151,14 @@ def _file_names(entries: Sequence[_Entry]) -> list[str]:
     for number, entry in enumerate(entries):
         name = entry.pair.image.replace("\\", "/")
         if filename_problem(name) is not None:
-            name = name.rpartition("/")[2] or f"picture-{number}"
+            name = PurePosixPath(name).name or f"picture-{number}"
         if isinstance(entry.pair.picture, Path) and not is_picture(name):
             name += entry.pair.picture.suffix.lower()
         elif entry.pair.picture is not None and not is_picture(name):
             name += suffix_of(read_picture(entry.pair.picture))
         if name in taken:
-            folder, slash, last = name.rpartition("/")
-            name = f"{folder}{slash}{entry.digest[:12] or number}-{last}"
+            path = PurePosixPath(name)
+            name = path.with_name(f"{entry.digest[:12] or number}-{path.name}").as_posix()
         taken.add(name)
         names.append(name)
     return names

@@ -7,7 +7,7 @@ pictures, or some of these. Files of features are left to ``trainables.data.impo
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from trainables.data.importing.columns import read_pairs
 from trainables.data.importing.containers import (
@@ -179,7 +179,7 @@ def _by_name(pictures: dict[Path, list[Path]]) -> dict[str, Path | None]:
 
 def _find(name: str, known: dict[str, Path | None], folders: Sequence[Path]) -> Path | None:
     plain = name.replace("\\", "/")
-    for candidate in (plain, plain.rpartition("/")[2], f"{plain}.jpg", f"{plain.zfill(12)}.jpg"):
+    for candidate in (plain, PurePosixPath(plain).name, f"{plain}.jpg", f"{plain.zfill(12)}.jpg"):
         if known.get(candidate) is not None:
             return known[candidate]
     for folder in folders:
