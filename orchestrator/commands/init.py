@@ -11,18 +11,17 @@ import typer
 from orchestrator.commands.keys import list_keys
 from orchestrator.commands.options import DataRoot
 from orchestrator.experiment.experiment import load_experiment, shipped_experiments
+from orchestrator.experiment.first_experiment import DatasetFacts, write_first
 from orchestrator.experiment.yaml_files import parse_yaml
 from orchestrator.text.terminal import say, typed_program
 from search_spaces.space import suggestion
-from trainables.data.source import dataset_names
+from trainables.data.features import open_features
+from trainables.data.source import dataset_names, find_source
 from trainables.errors import ConfigError
 from trainables.files import write_whole
 
 SCENES = "scenes-smoke"
 """Shipped experiment to begin with where there are no data; its own data can be generated."""
-
-GENERAL = "flickr8k-losses"
-"""Shipped experiment to begin with for any other dataset: several losses, each with its learning rate, confirmed."""
 
 
 def init(
@@ -53,8 +52,14 @@ def init(
         there = f"it holds {', '.join(names)}" if names else "it holds no dataset"
         raise ConfigError(f"--dataset {dataset}: no dataset under --data-root {data_root}; {there}")
     chosen = dataset or next(iter(names), None)
-    source = source or (SCENES if chosen in (None, "scenes") else GENERAL)
-    write_whole(file, begun_from(shipped[source].read_text(encoding="utf-8"), file, chosen))
+    source = source or (SCENES if chosen in (None, "scenes") else None)
+    root = [] if data_root == Path("data") else ["--data-root", str(data_root)]
+    if source is None:
+        command = shlex.join([typed_program(), "search", str(file), *root])
+        begun = with_other_keys(write_first(dataset_facts(str(chosen), data_root), file.stem, command))
+    else:
+        begun = begun_from(shipped[source].read_text(encoding="utf-8"), file, chosen)
+    write_whole(file, begun)
     try:
         load_experiment(str(file))
     except ConfigError:
@@ -63,9 +68,21 @@ def init(
         raise
     on = f" on {chosen}" if chosen else ""
     others = f" (--dataset for another: {', '.join(name for name in names if name != chosen)})" if names[1:] else ""
-    say(f"{file}: begun from {source}{on}{others}")
-    root = [] if data_root == Path("data") else ["--data-root", str(data_root)]
+    begun_as = f"begun from {source}" if source else "a first search"
+    say(f"{file}: {begun_as}{on}{others}")
     say(f"look at its plan: {shlex.join([typed_program(), 'search', str(file), *root, '--dry-run'])}")
+
+
+def dataset_facts(name: str, data_root: Path) -> DatasetFacts:
+    """Return what a first experiment needs to know of a dataset (``DataError`` if it cannot be read)."""
+    source = find_source(name, data_root)
+    train = source.read().split("train")
+    dimensions = {}
+    for kind in source.feature_kinds():
+        path = next(iter(source.feature_files(kind).values()))
+        dimensions[kind] = int(open_features(path).shape[-1])
+    captions = sum(len(image.captions) for image in train)
+    return DatasetFacts(source.name, len(train), captions, dimensions, source.has_one_modality)
 
 
 def datasets_under(data_root: Path) -> list[str]:
@@ -82,8 +99,13 @@ def begun_from(text: str, file: Path, dataset: str | None = None) -> str:
     if dataset is not None:
         shown = dataset if re.fullmatch(r"[A-Za-z][\w-]*", dataset) else json.dumps(dataset)
         renamed = re.sub(r"^datasets: .*$", lambda _: f"datasets: [{shown}]", renamed, flags=re.M)
+    return with_other_keys(renamed)
+
+
+def with_other_keys(text: str) -> str:
+    """Return an experiment's text with the keys that it leaves out as comments."""
     comment = "# All other keys, with their defaults; a key with a dot goes into its section (budget.hours)."
-    lines = [renamed.rstrip("\n"), "", comment]
+    lines = [text.rstrip("\n"), "", comment]
     _, places = parse_yaml(text)
     for key in list_keys("experiment"):
         if "[]" in key["name"] or key["default"] == "see below" or key["name"] in places:
