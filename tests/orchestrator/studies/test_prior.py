@@ -9,7 +9,7 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.forecast.dry_run import sample_points
 from orchestrator.journal.directory import read_history
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.results.caveats import comparability
+from orchestrator.results.caveats import search_remarks
 from orchestrator.studies.past_searches import read_prior, start_from_prior
 from orchestrator.studies.study import Studies
 from tests.support.experiments import begun, make_experiment
@@ -61,7 +61,7 @@ def test_the_best_of_other_datasets_come_right_after_the_published(
     assert tried[0] == PUBLISHED
     assert tried[1]["temperature"] == 0.2
     assert tried[2:] == [point.params for point in points]
-    (sentence,) = comparability(read_history(tmp_path / "new"), "pets")
+    (sentence,) = search_remarks(read_history(tmp_path / "new"), "pets")
     assert sentence.endswith("another dataset: pets-vsepp-nt_xent-0002 and pets-vsepp-nt_xent-0003.")
 
 
