@@ -77,6 +77,15 @@ def test_an_interrupted_search_suggests_the_points_of_an_undisturbed_one_when_al
     assert first + rest == expected
 
 
+def test_another_dataset_gives_the_best_setting_of_its_newest_search_alone(tmp_path: Path) -> None:
+    for name, best in (("older", 0.3), ("newer", 0.05)):
+        search(make(name, "dogs", sampler="random", seed=len(name) + int(100 * best)), tmp_path, 6, best)
+    search(make("birds", "birds", sampler="random", seed=9), tmp_path, 6)
+    (points,) = read_prior(make("new", "pets", prior="auto"), tmp_path).values()
+    assert [point.source for point in points] == ["birds-vsepp-nt_xent", "dogs-vsepp-nt_xent"]
+    assert points[1].params == best_params(tmp_path, "newer")
+
+
 def test_a_setting_that_does_not_fit_is_left_out_and_a_quarter_of_the_trials_is_the_most(tmp_path: Path) -> None:
     for name, dataset, search_ in (
         ("long", "boats", {"epochs": 2}),
