@@ -258,7 +258,6 @@ BUDGET: Json = {
             "other": "triplet_sh",
             "trials": 6,
             "difference": 4.2,
-            "probability": 0.92,
             "crossings": {"trials": [], "epochs": [], "hours": []},
             "further_trials": 6,
         }
@@ -280,7 +279,7 @@ def analysis_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
     budget = "Which loss at an equal budget?"
     crossing = [{"at": 5.0, "ahead": "nt_xent"}]
     crossed = _crossing(crossings={"trials": crossing, "epochs": [{"at": 24.2, "ahead": "nt_xent"}], "hours": crossing})
-    twice = _crossing(difference=-1.0, probability=0.4, crossings={"trials": crossing * 2, "epochs": [], "hours": []})
+    twice = _crossing(difference=-1.0, crossings={"trials": crossing * 2, "epochs": [], "hours": []})
     slow = {**BUDGET["losses"][0], "epochs": [2.5, 5.0, 10.0, 15.0]}
     for when, found in (
         ("the leader leads at every budget", BUDGET),
