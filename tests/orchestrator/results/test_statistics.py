@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.experiment.values import COUNTS, METRICS
-from orchestrator.results.candidates import Candidate, range_of
+from orchestrator.results.metric_ranges import range_of
+from orchestrator.results.runs import Runs
 from orchestrator.results.statistics import Interval, Measure, holm, measure, t_interval, welch_p, welch_test
 from orchestrator.results.verdict import judge
 from trainables.metrics import retrieval_metrics
@@ -125,15 +126,15 @@ def test_no_interval_leaves_the_range_of_its_metric(metric: str, data: st.DataOb
     seeds = data.draw(st.integers(2, 5))
     runs = st.lists(st.floats(low, high), min_size=seeds, max_size=seeds)
     candidates = [
-        Candidate(
-            "pets", "vsepp", loss, {}, loss, {seed: {metric: value} for seed, value in enumerate(data.draw(runs))}
-        )
+        Runs.of_seeds(loss, {seed: {metric: value} for seed, value in enumerate(data.draw(runs))}, loss=loss)
         for loss in ("nt_xent", "triplet_sh")
     ]
     verdict = judge(candidates, metric=metric, selection=metric)
     for candidate in verdict.candidates:
-        assert low <= candidate.student.low <= candidate.student.high <= high
-        assert candidate.student.low - 1e-9 <= candidate.result.mean <= candidate.student.high + 1e-9
-    for comparison in verdict.comparisons:
-        if comparison.interval is not None:
-            assert low - high <= comparison.interval.low <= comparison.interval.high <= high - low
+        student = candidate.interval(metric)
+        assert student is not None
+        assert low <= student.low <= student.high <= high
+        assert student.low - 1e-9 <= candidate.mean(metric) <= student.high + 1e-9
+    for pair in verdict.pairs:
+        if pair.interval is not None:
+            assert low - high <= pair.interval.low <= pair.interval.high <= high - low
