@@ -145,9 +145,25 @@ def question_cases() -> Iterator[tuple[str, Answer]]:
         for answer in answer_questions(verdict_of(candidates, baseline)):
             if baseline is None or answer.key == "published":
                 yield when, answer
+    for when, losses in (
+        ("two losses, searched repeatedly", IMAGES),
+        ("two losses that tie, searched repeatedly", CLOSE_IMAGES),
+        ("three losses, searched repeatedly", [NT, SH, CIRCLE]),
+    ):
+        yield when, answer_questions(verdict_of([searched_repeatedly(loss) for loss in losses]))[0]
     for answer in answer_questions(replace(verdict_of([NT, SH], "ccc"), named_baseline=True)):
         if answer.key == "published":
             yield "better than a baseline that the experiment names", answer
+
+
+def searched_repeatedly(candidate: Runs) -> Runs:
+    """Return a candidate whose runs are searches of six trials each, instead of seeds."""
+
+    def by_search(of_run: Mapping[RunId, Any]) -> dict[RunId, Any]:
+        return {RunId(run.seed + 1, 0): value for run, value in of_run.items()}
+
+    images = {metric: by_search(of_run) for metric, of_run in candidate.images.items()}
+    return replace(candidate, values=by_search(candidate.values), images=images, is_repeated=True, trials=6)
 
 
 def warned_cases() -> Iterator[tuple[str, Answer]]:
