@@ -151,7 +151,7 @@ def trust_row(spread: float, studies: int) -> Row:
         verdict = judged(candidates_of(*runs, (5,) * 4), over_images=True)
         assert verdict.winner is not None
         winner, second = (int(one.label[1:]) for one in verdict.candidates[:2])
-        found = verdict.comparisons[0].over_images
+        found = verdict.pairs[0].comparison.test
         assert found is not None
         told.append(found.probability_beyond(0.0))
         true.append(worth[winner] > worth[second])
