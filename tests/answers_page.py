@@ -421,7 +421,9 @@ def page() -> str:
     groups: dict[str, list[tuple[str, str, Sequence[str]]]] = {}
     answers = [*question_cases(), *warned_cases(), *over_cases(), *unconfirmed_cases()]
     for when, answer in answers:
-        question = {"coefficients": "Which coefficients?", "loss": "Which loss?"}.get(answer.key, answer.question)
+        question = {"coefficients": "Which coefficients?", "loss": "Which loss?", "setting": "Which setting?"}.get(
+            answer.key, answer.question
+        )
         groups.setdefault(question, []).append((when, answer.verdict, answer.sentences))
     for question, when, sentences in (*analysis_cases(), *race_cases(), *caveat_cases()):
         groups.setdefault(question, []).append((when, "", sentences))
