@@ -416,6 +416,10 @@ def race_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
         yield "How were the seeds given out?", when, describe_race(race, "val/rsum", names)
 
 
+TITLES = {"coefficients": "Which coefficients?", "loss": "Which loss?", "setting": "Which setting?"}
+"""Key of an answer -> its title on the page."""
+
+
 def page() -> str:
     """Return the page."""
     groups: dict[str, list[tuple[str, str, Sequence[str]]]] = {}

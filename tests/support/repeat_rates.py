@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtr
 
+from orchestrator.results.comparison import UNLIKE
+
 Array = np.ndarray
 
 IMAGES = 1000
@@ -85,6 +87,9 @@ def p_values(difference: Array, ours: Array, theirs: Array, searches: int, of_im
     freedom = searches - 1
     caution = 1 + (2 / freedom if of_images else 0.0)
     total = ours + theirs + of_images
-    squares = ((caution * ours) ** 2 + (caution * theirs) ** 2) / freedom + of_images**2 / (IMAGES - 1)
+    unlike = np.maximum(ours, theirs) > UNLIKE * np.minimum(ours, theirs)
+    squares = ((caution * ours) ** 2 + (caution * theirs) ** 2) / np.where(
+        unlike, freedom / 2, freedom
+    ) + of_images**2 / (IMAGES - 1)
     degrees = (caution * (ours + theirs) + of_images) ** 2 / squares
     return np.asarray(2 * stdtr(degrees, -np.abs(difference) / np.sqrt(total)))
