@@ -2,16 +2,18 @@
 
     python -m tests.benchmarks repeats [--studies 4000]
 
-A study has some losses, each searched repeatedly (``tests/support/repeat_rates.py``). A row is the share of studies, in
-percent, in which equal losses are told from each other. Either all are equal, or the two best are, before others that
-are far behind. ``luck`` is the standard deviation of the best setting over searches, in rsum; *ten* is a first loss with
-ten times the luck of the others. Its distribution is normal, or that of the best of random trials, or of trials of which
-the worse half was stopped. The other rows are the share of studies that find a lead, and interactions over datasets.
+A study has some losses, each searched repeatedly (``tests/support/repeat_rates.py``). A row is the share of studies,
+in percent, in which equal losses are told from each other. Either all are equal, or the two best are, before others
+that are far behind. ``luck`` is the standard deviation of the best setting over searches, in rsum; *ten* is a first
+loss with ten times the luck of the others. Its distribution is normal, or that of the best of random trials, or of
+trials of which the worse half was stopped. The other rows are the share of studies that find a lead, and interactions
+over datasets, trends and bends where there is none.
 """
 
 import argparse
 from collections.abc import Iterator
 from functools import partial
+from itertools import product
 
 import numpy as np
 
@@ -34,21 +36,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
-    for kind in ("normal", "random", "stopped"):
-        for losses in (2, 4, 6, 13):
-            for searches in SEARCHES:
-                yield _false(options.studies, kind, losses, searches)
-    for losses in (2, 4, 11):
-        for searches in SEARCHES:
-            for luck in (2.0, 5.0):
-                for lead in (5.0, 10.0):
-                    yield _found(options.studies, losses, searches, luck, lead)
+    for kind, losses, searches in product(("normal", "random", "stopped"), (2, 4, 6, 13), SEARCHES):
+        yield _false(options.studies, kind, losses, searches)
+    for losses, searches, luck, lead in product((2, 4, 11), SEARCHES, (2.0, 5.0), (5.0, 10.0)):
+        yield _found(options.studies, losses, searches, luck, lead)
     for seeds in (1, 3, 5):
         yield _found(options.studies, 2, 3, 2.0, 10.0, seed=6.0, seeds=seeds)
-    for searches in SEARCHES:
-        for luck in (2.0, 5.0, 30.0):
-            yield _interaction(options.studies // 4, searches, luck)
-            yield _trend(options.studies // 4, searches, luck)
+    for searches, luck in product(SEARCHES, (2.0, 5.0, 30.0)):
+        yield _interaction(options.studies // 4, searches, luck)
+        yield _trend(options.studies // 4, searches, luck)
 
 
 def _false(studies: int, kind: str, losses: int, searches: int) -> Row:

@@ -88,8 +88,7 @@ def p_values(difference: Array, ours: Array, theirs: Array, searches: int, of_im
     caution = 1 + (2 / freedom if of_images else 0.0)
     total = ours + theirs + of_images
     unlike = np.maximum(ours, theirs) > UNLIKE * np.minimum(ours, theirs)
-    squares = ((caution * ours) ** 2 + (caution * theirs) ** 2) / np.where(
-        unlike, freedom / 2, freedom
-    ) + of_images**2 / (IMAGES - 1)
+    of_searches = ((caution * ours) ** 2 + (caution * theirs) ** 2) / np.where(unlike, freedom / 2, freedom)
+    squares = of_searches + of_images**2 / (IMAGES - 1)
     degrees = (caution * (ours + theirs) + of_images) ** 2 / squares
     return np.asarray(2 * stdtr(degrees, -np.abs(difference) / np.sqrt(total)))
