@@ -98,6 +98,7 @@ CLOSE_IMAGES = [IMAGES[0], candidate("ccc", "triplet_sh", 195.0, images=20.0, ma
 STUDIES: Sequence[tuple[str, Sequence[Runs], str | None]] = (
     ("two losses, over seeds and images", IMAGES, None),
     ("two losses that tie, over seeds and images", CLOSE_IMAGES, None),
+    ("two models", [NT, candidate("s", "nt_xent", 180.0, model="scan", temperature=0.1)], None),
     ("three losses", [NT, SH, CIRCLE], None),
     ("three losses, two of which tie", [NT, SH_NEAR, CIRCLE], None),
     ("a setting that val ranks lower decides", [NT, HIDDEN, replace(SH, label="f")], None),
@@ -149,6 +150,7 @@ def question_cases() -> Iterator[tuple[str, Answer]]:
         ("two losses, searched repeatedly", IMAGES),
         ("two losses that tie, searched repeatedly", CLOSE_IMAGES),
         ("three losses, searched repeatedly", [NT, SH, CIRCLE]),
+        ("a loss that lost its searches", [NT, SH, LOST]),
     ):
         yield when, answer_questions(verdict_of([searched_repeatedly(loss) for loss in losses]))[0]
     for answer in answer_questions(replace(verdict_of([NT, SH], "ccc"), named_baseline=True)):
@@ -163,7 +165,8 @@ def searched_repeatedly(candidate: Runs) -> Runs:
         return {RunId(run.seed + 1, 0): value for run, value in of_run.items()}
 
     images = {metric: by_search(of_run) for metric, of_run in candidate.images.items()}
-    return replace(candidate, values=by_search(candidate.values), images=images, is_repeated=True, trials=6)
+    runs, missing = by_search(candidate.values), by_search(candidate.missing)
+    return replace(candidate, values=runs, images=images, missing=missing, is_repeated=True, trials=6)
 
 
 def warned_cases() -> Iterator[tuple[str, Answer]]:
@@ -416,7 +419,7 @@ def race_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
         yield "How were the seeds given out?", when, describe_race(race, "val/rsum", names)
 
 
-TITLES = {"coefficients": "Which coefficients?", "loss": "Which loss?", "setting": "Which setting?"}
+TITLES = {"coefficients": "Which coefficients?", "loss": "Which loss?"}
 """Key of an answer -> its title on the page."""
 
 

@@ -410,9 +410,8 @@ def _order(
         f"loss and its dataset."
     )
     numbers = {"p": p, "statistic": statistic}
-    key, question = ORDER, "Does the same loss win everywhere?"
-    if not repeated:
-        key, question = ORDER_OF_SETTINGS, "Do the settings of the same loss win everywhere?"
+    key, asked = (ORDER, "Does") if repeated else (ORDER_OF_SETTINGS, "Do the settings of")
+    question = f"{asked} the same loss win everywhere?"
     notes = (*((note,) if differs else ()), *(() if repeated else (ONE_SEARCH,)))
     return Answer(key, "", question, headline, numbers=numbers, notes=notes)
 

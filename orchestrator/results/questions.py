@@ -96,12 +96,15 @@ class _Questions:
         key, noun = (WHICH_LOSS, "loss") if repeated else (WHICH_SETTING, "setting")
         question = f"Which model and {noun}?" if self._several_models else f"Which {noun}?"
         said = names if repeated else {of.label: self._at_setting(of) for of in (self._winner, *shown)}
-        self._names[WHICH_LOSS] = self._names[key] = said
-        every = self._every("loss", shown)
-        if conclusion.verdict is Verdict.BETTER and every and not repeated:
-            every = "the settings of all other losses" + (" that were compared" if every.endswith("compared") else "")
-            # The sentence has no room for a second setting.
-            self._names[WHICH_LOSS] = {**names, self._winner.label: said[self._winner.label]}
+        self._names[WHICH_LOSS] = self._names[key] = names
+        every, second = self._every("loss", shown), names
+        if every and not repeated and conclusion.verdict is Verdict.BETTER:
+            were = "compared settings of" if every.endswith("compared") else "settings of all"
+            every = f"the {were} other losses"
+        elif conclusion.verdict is Verdict.BETTER:
+            second = said
+        # Other sentences have no room for a second setting; the table has all.
+        self._names[WHICH_LOSS] = {**second, self._winner.label: said[self._winner.label]}
         answer = self._answer(WHICH_LOSS, question, conclusion, closest, every)
         notes = (*self._notes(conclusion, shown, said), *self._another_search(closest), *self._limits(closest))
         return replace(answer, key=key, table=self._table([self._winner, *shown], names), notes=notes)

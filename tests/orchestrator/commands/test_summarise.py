@@ -18,7 +18,9 @@ def test_answers_are_one_under_the_other_and_the_tables_at_the_end(tmp_path: Pat
     titles = [line for line, before in zip(lines, ["", *lines], strict=False) if not before]
     assert titles[0] == "pets · Which setting?"
     assert titles[-2:] == ["pets · What limits these results?", "Retrieval"]
-    assert lines[1].startswith("Triplet SH beats NT-Xent by 10.0 rsum, 95 % CI [7.7, 12.3], p < 0.001")
+    assert lines[1].startswith(
+        "Triplet SH at margin = 0.2 beats NT-Xent at τ = 0.1 by 10.0 rsum, 95 % CI [7.7, 12.3], p < 0.001"
+    )
 
 
 @pytest.mark.parametrize("form", FORMS)
