@@ -14,17 +14,18 @@ import numpy as np
 
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table, table_of
 from orchestrator.results.comparison import Comparison, compare
-from orchestrator.results.crossed import image_values, over_captions
 from orchestrator.results.judged import judged_image_values
-from orchestrator.results.metric_ranges import range_of
-from orchestrator.results.question import Pair, Question, Verdict
+from orchestrator.results.pair_words import Unit, pair_sentence
+from orchestrator.results.question import Question
 from orchestrator.results.runs import RunId, Runs
 from orchestrator.results.statistics import Sample, t_interval
 from orchestrator.results.verdict import LEVEL
 from orchestrator.text.values import count_text
-from orchestrator.text.wording import decimals_of, interval_text, metric_words, number_text, p_equals
+from orchestrator.text.wording import decimals_of, interval_text, metric_words, number_text
 from trainables.judgements import TITLES
 from trainables.judgements.judged_metrics import JudgedRanks
+from trainables.metric_table import range_of
+from trainables.metric_values import image_values, over_captions
 from trainables.ranks import Ranks
 
 METRICS = ("rsum", *(f"{way}_{name}" for way in ("i2t", "t2i") for name in ("r1", "r5", "r10", "map5", "map_r")))
@@ -50,22 +51,7 @@ class Retrieved:
 
 def split_values(folds: Sequence[Ranks]) -> dict[str, Sample]:
     """Return the values of all metrics; of several folds one after the other, so that a mean is that over folds."""
-    return {metric: np.concatenate([_values(ranks, metric) for ranks in folds]) for metric in METRICS}
-
-
-def _values(ranks: Ranks, metric: str) -> Sample:
-    if not metric.endswith("map_r"):
-        return image_values(ranks, metric)
-    if metric.startswith("t2i"):
-        # A caption has one image, so R is 1 and AP@R is R@1 as a fraction.
-        return image_values(ranks, "t2i_r1") / 100
-    order = np.lexsort((ranks.i2t, ranks.image_of_caption))
-    counts = np.bincount(ranks.image_of_caption)
-    first = np.cumsum(counts) - counts
-    place = np.arange(len(order)) - np.repeat(first, counts) + 1
-    position = ranks.i2t[order] + place - 1
-    gained = np.where(position <= np.repeat(counts, counts), place / position, 0.0)
-    return np.asarray(np.add.reduceat(gained, first) / counts)
+    return {metric: np.concatenate([image_values(ranks, metric) for ranks in folds]) for metric in METRICS}
 
 
 def judged_values(judged: Sequence[JudgedRanks]) -> dict[str, dict[str, Sample]]:
@@ -99,7 +85,7 @@ def metrics_answers(dataset: str, first: Retrieved, second: Retrieved | None, me
         low, high = pair.interval or (None, None)
         numbers = {"difference": pair.difference, "low": low, "high": high, "p": pair.p}
         question = f"{title}: is {first.label} better than {second.label}?"
-        headline = pair_sentence(pair, metric, images)
+        headline = pair_sentence(pair, Unit(metric), images)
         answer = Answer("retrieval", dataset, question, headline, str(pair.verdict), second.label, numbers, tables[0])
     return [answer, *(Answer("precisions", dataset, f"{title}: precisions", "", table=table) for table in tables[1:])]
 
@@ -118,21 +104,6 @@ def _metrics_table(first: Retrieved, second: Retrieved | None, names: Sequence[s
             row += [_quantity(second.values[name], name), _difference(_compared(first, second, name))]
         rows.append(row)
     return table_of(columns, rows)
-
-
-def pair_sentence(pair: Pair, metric: str, basis: str) -> str:
-    """Return the word on a pair in one sentence, with difference, interval, p-value, and what it rests on."""
-    unit = metric_words(metric)
-    evidence = "" if pair.interval is None else f", 95 % CI {interval_text(*pair.interval, metric)}"
-    evidence += "" if pair.p is None else f", {p_equals(pair.p)}"
-    if pair.verdict is Verdict.BETTER:
-        return f"{pair.first} beats {pair.second} by {number_text(pair.difference, metric)} {unit}{evidence} ({basis})."
-    signed = number_text(pair.difference, metric, signed=True)
-    if pair.verdict is Verdict.WORSE:
-        return f"{pair.first} is worse than {pair.second}: {signed} {unit}{evidence} ({basis})."
-    if pair.verdict is Verdict.TIE:
-        return f"{pair.first} and {pair.second} do not differ significantly: {signed} {unit}{evidence} ({basis})."
-    return f"{pair.first} and {pair.second} differ by {signed} {unit}, untested: {pair.comparison.reason}."
 
 
 def judged_answers(
