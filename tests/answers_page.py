@@ -99,7 +99,6 @@ CLOSE_IMAGES = [IMAGES[0], candidate("ccc", "triplet_sh", 195.0, images=20.0, ma
 STUDIES: Sequence[tuple[str, Sequence[Runs], str | None]] = (
     ("two losses, over seeds and images", IMAGES, None),
     ("two losses that tie, over seeds and images", CLOSE_IMAGES, None),
-    ("two models", [NT, candidate("s", "nt_xent", 180.0, model="scan", temperature=0.1)], None),
     ("three losses", [NT, SH, CIRCLE], None),
     ("three losses, two of which tie", [NT, SH_NEAR, CIRCLE], None),
     ("a setting that val ranks lower decides", [NT, HIDDEN, replace(SH, label="f")], None),
@@ -151,7 +150,7 @@ def question_cases() -> Iterator[tuple[str, Answer]]:
         ("two losses, searched repeatedly", IMAGES),
         ("two losses that tie, searched repeatedly", CLOSE_IMAGES),
         ("three losses, searched repeatedly", [NT, SH, CIRCLE]),
-        ("a loss that lost its searches", [NT, SH, LOST]),
+        ("a loss that lost its searches", [NT, SH, CIRCLE, LOST]),
     ):
         yield when, answer_questions(verdict_of([searched_repeatedly(loss) for loss in losses]))[0]
     for answer in answer_questions(replace(verdict_of([NT, SH], "ccc"), named_baseline=True)):
@@ -441,9 +440,7 @@ def page() -> str:
     groups: dict[str, list[tuple[str, str, Sequence[str]]]] = {}
     answers = [*question_cases(), *warned_cases(), *over_cases(), *unconfirmed_cases()]
     for when, answer in answers:
-        question = {"coefficients": "Which coefficients?", "loss": "Which loss?", "setting": "Which setting?"}.get(
-            answer.key, answer.question
-        )
+        question = TITLES.get(answer.key, answer.question)
         groups.setdefault(question, []).append((when, answer.verdict, answer.sentences))
     for question, when, sentences in (*taken_back_cases(), *analysis_cases(), *race_cases(), *caveat_cases()):
         groups.setdefault(question, []).append((when, "", sentences))

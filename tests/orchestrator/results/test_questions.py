@@ -89,7 +89,7 @@ def test_a_loss_is_named_with_its_model_where_models_differ() -> None:
     candidates = [THREE_LOSSES[0], replace(THREE_LOSSES[0], label="s1", model="scan", values=THREE_LOSSES[3].values)]
     answer = ask(candidates)["setting"]
     assert answer.question == "Which model and setting?"
-    assert answer.headline.startswith("VSE++ NT-Xent beats SCAN NT-Xent by 10.0 rsum")
+    assert answer.headline.startswith("VSE++ NT-Xent at τ = 0.1 beats SCAN NT-Xent at τ = 0.1 by 10.0 rsum")
     assert [row["name"] for row in rows(answer).values()] == ["VSE++ NT-Xent", "SCAN NT-Xent"]
 
 
@@ -297,8 +297,8 @@ def test_the_p_value_of_a_winner_over_all_is_a_bound() -> None:
     """It is the largest of all leads; the lead over the candidate that is named may have a smaller one."""
     steady = candidate("b", "warp", around(97.4, 0.2))
     answer = ask([candidate("a", "circle", around(100.0)), steady, candidate("c", "triplet", around(95.0, 4.0))])[
-        "loss"
+        "setting"
     ]
     p = answer.numbers["p"]
     assert answer.verdict == "better" and answer.closest == "b" and p >= 0.001
-    assert f"beats every other loss, p ≤ {p:.3f}; closest is WARP: " in answer.headline
+    assert f"beats the settings of all other losses, p ≤ {p:.3f}; closest is WARP: " in answer.headline
