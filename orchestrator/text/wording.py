@@ -247,5 +247,5 @@ def basis_text(runs: Iterable[int], images: int | None, unit: str = "seed", tria
     counts = sorted(set(runs))
     plural = count_text(2, unit).removeprefix("2 ")
     rests = count_text(counts[0], unit) if len(counts) == 1 else f"{counts[0]} to {counts[-1]} {plural}"
-    rests += "" if trials is None else f" of {count_text(trials, 'trial')} each"
+    rests += "" if trials is None else f" of {count_text(trials, 'trial')}"
     return rests if images is None else f"{rests} × {images:,} test images"
