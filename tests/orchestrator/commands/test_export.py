@@ -186,7 +186,7 @@ def test_a_file_that_cannot_be_begun_is_refused_and_none_is_replaced(here: Path,
     for arguments, said in (
         (["mine.yaml"], "mine.yaml: is there already"),
         (["other.yaml", "--from", "scenes-smok"], "did you mean 'scenes-smoke'?"),
-        (["other.yaml", "--from", "nope"], "has this name; experiments that ship: coco-baselines, "),
+        (["other.yaml", "--from", "nope"], "has this name; experiments that ship: clips-ce, "),
         (["other.txt"], "must be a .yaml file"),
         (["other.yaml", "--dataset", "pet"], "it holds pets"),
     ):
