@@ -76,7 +76,8 @@ def init(
 def dataset_facts(name: str, data_root: Path) -> DatasetFacts:
     """Return what a first experiment needs to know of a dataset (``DataError`` if it cannot be read)."""
     source = find_source(name, data_root)
-    train = source.read().split("train")
+    corpus = source.read()
+    train = corpus.split("train")
     dimensions = {}
     for kind in source.feature_kinds():
         path = next(iter(source.feature_files(kind).values()))
