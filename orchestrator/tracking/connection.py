@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from uuid import uuid4
 
 from orchestrator.environment import set_for_mlflow
-from orchestrator.text.addresses import without_password
+from orchestrator.text.addresses import database_address, without_password
 from trainables.extras import missing_modules
 from trainables.files import alone
 
@@ -29,11 +29,16 @@ if TYPE_CHECKING:
 DATABASE = "mlflow.db"
 """Name of the database in an output folder, which its experiments share by default."""
 
-SQLITE = "sqlite:///"
-"""Beginning of the address of a database file."""
+_SQLITE = re.compile(r"sqlite(\+pysqlite)?:///")
 
 ARTIFACTS = "artifacts"
 """Folder of all artifacts beside the database."""
+
+
+def database_of(uri: str) -> Path | None:
+    """Return the file of a database of SQLite, by its address; ``None`` for all other stores."""
+    beginning = _SQLITE.match(uri)
+    return None if beginning is None or "?" in uri else Path(unquote(uri[beginning.end() :]))
 
 
 class ExperimentDeletedError(ConnectionError):
@@ -54,11 +59,12 @@ def refuse_moved(client: "MlflowClient", experiment: "Experiment", *, is_writing
     Raises:
         StoreMovedError: If the files lie beside the database, and are looked for elsewhere.
     """
-    address, uri = experiment.artifact_location or "", str(client.tracking_uri)
-    database, former = Path(uri.removeprefix(SQLITE)), Path(unquote(address.removeprefix("file://")))
+    address, database = experiment.artifact_location or "", database_of(str(client.tracking_uri))
+    if database is None or database.name != DATABASE or not address.startswith("file:///"):
+        return
+    former = Path(unquote(address.removeprefix("file://")))
     here = database.parent / ARTIFACTS / former.name
-    is_default = uri.startswith(SQLITE) and database.name == DATABASE and address.startswith("file:///")
-    if not is_default or former.parent.name != ARTIFACTS or former == here:
+    if former.parent.name != ARTIFACTS or former == here:
         return
     if not here.is_dir() and (former.is_dir() or not is_writing):
         return
@@ -114,8 +120,8 @@ def first_line(error: Exception) -> str:
 
 def missing_database(uri: str) -> Path | None:
     """Return the file of a SQLite database that nobody has made yet; ``None`` for all other stores."""
-    database = Path(uri.removeprefix(SQLITE))
-    return database if uri.startswith(SQLITE) and "?" not in uri and not database.exists() else None
+    database = database_of(uri)
+    return None if database is None or database.exists() else database
 
 
 def connect(uri: str, output: Path) -> "MlflowClient":
@@ -132,7 +138,7 @@ def connect(uri: str, output: Path) -> "MlflowClient":
                 remains.unlink(missing_ok=True)
             # A new name each time, because MLflow keeps what it opened by the name.
             unfinished = database.with_name(f".{database.name}.{uuid4().hex}.unfinished")
-            MlflowClient(tracking_uri=f"{SQLITE}{unfinished}").search_experiments(max_results=1)
+            MlflowClient(tracking_uri=database_address(unfinished)).search_experiments(max_results=1)
             unfinished.replace(database)
         client = MlflowClient(tracking_uri=uri)
         client.search_experiments(max_results=1)
@@ -152,8 +158,8 @@ def take_turn(uri: str, directory: Path, *, waits: bool = False) -> ExitStack:
         DeliveryBusyError: If another process delivers, and ``waits`` is false.
     """
     # One store has one name here, however its address is written.
-    database = uri.removeprefix(SQLITE)
-    store = without_password(uri).rstrip("/") if database == uri else str(Path(database).resolve())
+    database = database_of(uri)
+    store = without_password(uri).rstrip("/") if database is None else str(database.resolve())
     place = directory.resolve()
     digest = hashlib.sha256(f"{store}\n{place.name}".encode()).hexdigest()[:16]
     turn = ExitStack()
