@@ -24,6 +24,7 @@ from orchestrator.machines.processes import sigterm_as_ctrl_c
 from orchestrator.text.addresses import hide_arguments, without_password
 from orchestrator.text.terminal import lasting_output, say
 from trainables.errors import WANT_OF_MEMORY, DivergedError, UserError
+from trainables.extras import EXTRAS, missing_extra
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers of the system where a file does not fit."""
@@ -45,7 +46,7 @@ GROUPS = {
         "resume": "Resume a search that was interrupted or killed, with the settings that it started with.",
         "extend": "Give a search that has ended more trials, more hours, or another limit by --set.",
         "confirm": "Train the best trials of a search again with fresh seeds. The same command resumes.",
-        "judge": "Compare the confirmed candidates by another test or with a model from elsewhere. Writes nothing.",
+        "judge": "Say which candidate is better: of tables of results, or of an experiment. Writes nothing.",
         "gate": "Keep or discard a proposal. At most 5 % of streams, however long, keep a proposal that is no better.",
         "status": "Show the state of an experiment that runs or has ended: stages, trials, budget, winners.",
         "watch": "Serve live pages about experiments that run, will run or have ended; Ctrl-C ends the server.",
@@ -209,6 +210,12 @@ def _run(arguments: Sequence[str] | None) -> NoReturn:
         word = "interrupted" if error.exit_code == 130 else "error"
         say(f"{word}: {without_password(str(error))}", error=True)
         end(error)
+    except ModuleNotFoundError as error:
+        # A command imports torch at its top; whether it is there is asked where it is missing.
+        if error.name not in EXTRAS["train"]:
+            raise
+        say(f"error: {missing_extra('train', 'this command', [error.name])}", error=True)
+        sys.exit(2)
     except (DivergedError, MemoryError, RuntimeError, OSError) as error:
         if (remedy := _remedy(error)) is None:
             raise
