@@ -101,7 +101,7 @@ def lasting_output(on_problem: Callable[[OSError], None] = lambda problem: None)
     """
     former = sys.stdout, sys.stderr
     # Python has no stream where the process was started without one.
-    there = [stream or Path(os.devnull).open("w", encoding="utf-8") for stream in former]
+    there = [stream or Path(os.devnull).open("w", encoding="utf-8") for stream in former]  # noqa: SIM115
     lasting = [LastingStream(stream) for stream in there]
     errors = [getattr(stream, "errors", None) for stream in there]
     for stream in there:
