@@ -77,6 +77,8 @@ def split_password(address: str) -> tuple[str, str | None, str | None]:
     return parts._replace(netloc=host).geturl(), unquote(user) or None, unquote(password) if colon else None
 
 
+_SQLITE = re.compile(r"sqlite(\+pysqlite)?:///")
+
 # SQLAlchemy decodes the path, and takes what follows a question mark for options.
 _QUOTED = str.maketrans({"%": "%25", "?": "%3F"})
 
@@ -92,6 +94,12 @@ def database_address(database: Path) -> str:
     quoted = path.translate(_QUOTED)
     # For an address that begins otherwise, MLflow would make a folder with the name that is not decoded.
     return f"sqlite:///{path}" if quoted == path else f"sqlite+pysqlite:///{quoted}"
+
+
+def database_of(uri: str) -> Path | None:
+    """Return the file of a database of SQLite, by its address; ``None`` for all other stores."""
+    beginning = _SQLITE.match(uri)
+    return None if beginning is None or "?" in uri else Path(unquote(uri[beginning.end() :]))
 
 
 def hide_arguments(arguments: list[str]) -> None:

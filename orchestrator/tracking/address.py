@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 
 from orchestrator.text.addresses import HIDDEN, check_well_formed, database_address, split_password, without_password
 from orchestrator.text.terminal import typed_program
-from orchestrator.tracking.connection import DATABASE, first_line
+from orchestrator.tracking.connection import DATABASE
+from orchestrator.tracking.failures import first_line
 from trainables.errors import ConfigError
 from trainables.extras import require
 

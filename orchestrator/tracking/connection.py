@@ -1,21 +1,19 @@
-"""Opens MLflow's store, and names the errors that a store may raise."""
+"""Opens MLflow's store, and locks what two processes must not do at once."""
 
 import hashlib
 import os
 import re
 import shlex
-import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from json import JSONDecodeError
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 from uuid import uuid4
 
 from orchestrator.environment import set_for_mlflow
-from orchestrator.text.addresses import database_address, without_password
-from trainables.extras import missing_modules
+from orchestrator.text.addresses import database_address, database_of, without_password
+from orchestrator.tracking.failures import Failure, failure_of, store_failures
 from trainables.files import alone
 
 TIMEOUT = "MLFLOW_HTTP_REQUEST_TIMEOUT"
@@ -29,16 +27,8 @@ if TYPE_CHECKING:
 DATABASE = "mlflow.db"
 """Name of the database in an output folder, which its experiments share by default."""
 
-_SQLITE = re.compile(r"sqlite(\+pysqlite)?:///")
-
 ARTIFACTS = "artifacts"
 """Folder of all artifacts beside the database."""
-
-
-def database_of(uri: str) -> Path | None:
-    """Return the file of a database of SQLite, by its address; ``None`` for all other stores."""
-    beginning = _SQLITE.match(uri)
-    return None if beginning is None or "?" in uri else Path(unquote(uri[beginning.end() :]))
 
 
 class ExperimentDeletedError(ConnectionError):
@@ -93,31 +83,6 @@ def find_experiment(client: "MlflowClient", name: str, *, restores: bool = False
     return experiment
 
 
-def store_failures() -> tuple[type[Exception], ...]:
-    """Return the errors that a store may raise.
-
-    Beside errors of its own, MLflow raises errors of the database, of the bucket, and of answers that are not MLflow's.
-    """
-    from mlflow.exceptions import MlflowException
-    from sqlalchemy.exc import SQLAlchemyError
-
-    failures = MlflowException, SQLAlchemyError, sqlite3.Error, OSError, JSONDecodeError
-    if missing_modules("boto3"):
-        return failures
-    from boto3.exceptions import Boto3Error
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    return *failures, Boto3Error, BotoCoreError, ClientError
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of an error's text without passwords; MLflow appends traces in further lines.
-
-    The line is cut where it is longer than what we say ourselves, with two addresses of files.
-    """
-    return without_password((str(error).strip().splitlines() or [type(error).__name__])[0])[:1000]
-
-
 def missing_database(uri: str) -> Path | None:
     """Return the file of a SQLite database that nobody has made yet; ``None`` for all other stores."""
     database = database_of(uri)
@@ -143,6 +108,14 @@ def connect(uri: str, output: Path) -> "MlflowClient":
         client = MlflowClient(tracking_uri=uri)
         client.search_experiments(max_results=1)
     return client
+
+
+class StoreFailedError(ConnectionError):
+    """A store does not answer, or refuses a request; ``failure`` says why, and what helps."""
+
+    def __init__(self, uri: str, failure: Failure) -> None:
+        super().__init__(f"{without_password(uri)}: {failure.reason}")
+        self.failure = failure
 
 
 class DeliveryBusyError(ConnectionError):
@@ -176,7 +149,7 @@ def asking(uri: str) -> Iterator["MlflowClient"]:
 
     Raises:
         StoreMovedError: As the block raises it.
-        ConnectionError: If the store does not answer, or refuses a request.
+        StoreFailedError: If the store does not answer, or refuses a request.
     """
     failures = store_failures()
     from mlflow import MlflowClient
@@ -188,7 +161,7 @@ def asking(uri: str) -> Iterator["MlflowClient"]:
     except StoreMovedError:
         raise
     except failures as error:
-        raise ConnectionError(f"{without_password(uri)}: {first_line(error)}") from None
+        raise StoreFailedError(uri, failure_of(error, uri)) from None
     finally:
         os.environ[TIMEOUT] = usual
 
