@@ -103,6 +103,26 @@ def load_command(name: str) -> Any:
     return command
 
 
+def _key_of(error: Any) -> str | None:
+    """Return the key of a file that an unknown option of a command with ``--set`` means; ``None`` where it means none."""
+    command = error.ctx.command if error.ctx is not None else None
+    kind = KINDS_OF_FILE.get(str(command and command.name))
+    if kind is None:
+        return None
+    # Imported for the message alone, because the keys are those of pydantic's classes.
+    from orchestrator.commands.keys import list_keys
+    from search_spaces.other_names import our_name
+
+    wanted = error.option_name.lstrip("-").replace("-", "_")
+    keys = [key["name"] for key in list_keys(kind) if "[]" not in key["name"]]
+    names = (wanted, f"{wanted}s", our_name(wanted))
+    return next((key for name in names for key in keys if key.rpartition(".")[2] == name), None)
+
+
+KINDS_OF_FILE = {"search": "experiment", "certify": "experiment", "train": "training", "regress": "suite"}
+"""Command that takes ``--set`` -> the kind of file whose keys it sets."""
+
+
 class Commands(TyperGroup):
     """All commands as ``--help`` and the shell's completion show them; the command that is called is imported.
 
@@ -131,6 +151,9 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except UsageError as error:
             vars(error)["message"] = without_password(vars(error)["message"])
+            if type(error).__name__ == "NoSuchOption" and (key := _key_of(error)) is not None:
+                vars(error)["message"] += f": give --set {key}=VALUE"
+                vars(error)["possibilities"] = None
             raise
 
 

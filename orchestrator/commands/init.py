@@ -13,7 +13,7 @@ from orchestrator.commands.options import DataRoot
 from orchestrator.experiment.experiment import load_experiment, shipped_experiments
 from orchestrator.experiment.yaml_files import parse_yaml
 from orchestrator.text.terminal import say, typed_program
-from search_spaces.space import suggestion
+from search_spaces.other_names import suggestion
 from trainables.data.source import find_source
 from trainables.errors import ConfigError, DataError
 from trainables.files import write_whole

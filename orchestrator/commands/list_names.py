@@ -5,7 +5,6 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,6 +20,7 @@ from orchestrator.experiment.yaml_files import read_yaml
 from orchestrator.regression.suite import shipped_suites
 from orchestrator.text.terminal import make_console, make_table, say, typed_program
 from search_spaces import SPACES
+from search_spaces.other_names import nearest
 from trainables.errors import ConfigError, UserError
 from trainables.model_parameters import FEATURES, MODEL_PARAMETERS
 from trainables.plugins.in_use import offered
@@ -167,8 +167,8 @@ def _print_listed(kind: str, name: str | None, listed: Sequence[Listed], as_json
 def _find(name: str, kind: str, listed: Sequence[Listed]) -> Listed:
     by_name = {entry["name"]: entry for entry in listed}
     if name not in by_name:
-        near = get_close_matches(name, by_name, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"`orchestrator list {kind}` lists them"
+        near = nearest(name, list(by_name))
+        hint = f"did you mean {near!r}?" if near else f"`orchestrator list {kind}` lists them"
         raise UserError(f"{name!r} is none of the {kind}; {hint}")
     return by_name[name]
 

@@ -14,7 +14,7 @@ from orchestrator.experiment.values import NAME, check_folder_name
 from orchestrator.experiment.yaml_files import Document, override, read_yaml, validate, yaml_text
 from orchestrator.journal.lock import hold
 from search_spaces import SPACES
-from search_spaces.space import suggestion
+from search_spaces.other_names import suggestion
 from trainables.checkpoint import BEST, EpochReport, find_latest, read_file, save_epoch
 from trainables.config import TrialConfig, check_metric
 from trainables.data.dataset import Dataset, check_batch_size, check_modality, data_notes, open_dataset
