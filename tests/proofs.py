@@ -101,6 +101,7 @@ PROOFS = {
     ),
     "tests/integration/test_notebook.py": ("orchestrator/tuner/run.py", "orchestrator/searches/begin.py"),
     "tests/integration/test_light_core.py": ("pyproject.toml", "trainables/extras.py"),
+    "tests/test_release.py": ("MANIFEST.in", "tests/release.py"),
     "tests/integration/test_examples.py": (),
 }
 """File with proofs -> folders and files that they are about; those of many minutes are about none, and never in CI.

@@ -23,7 +23,15 @@ PAGES = sorted(
     for folder in ("", "evidence/", "reference/", "studies/")
     for path in (ROOT / "docs").glob(f"{folder}*.md")
 )
-DOCUMENTS = ["CHANGELOG.md", "README.md", "deploy/README.md", "orchestrator/reference/README.md", *PAGES]
+DOCUMENTS = [
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "README.md",
+    "SECURITY.md",
+    "deploy/README.md",
+    "orchestrator/reference/README.md",
+    *PAGES,
+]
 TEXTS = [*DOCUMENTS, "tests/benchmarks/README.md"]
 MADE = ("docs/answers.md", "docs/commands.md", "docs/experiment-keys.md", "docs/journal.md")
 """Pages that are made from the code."""
@@ -65,7 +73,7 @@ def test_the_list_of_documents_leads_to_every_page() -> None:
     index = (ROOT / "docs" / "README.md").read_text()
     pages = [page.removeprefix("docs/") for page in PAGES if page != "docs/README.md"]
     assert [page for page in pages if f"]({page})" not in index] == []
-    assert "](docs/README.md)" in (ROOT / "README.md").read_text()
+    assert "docs/README.md)" in (ROOT / "README.md").read_text()
 
 
 def test_the_readme_is_short_and_activates_the_environment_before_it_calls_the_program() -> None:
