@@ -104,18 +104,18 @@ def load_command(name: str) -> Any:
 
 
 def _key_of(error: Any) -> str | None:
-    """Return the key of a file that an unknown option of a command with ``--set`` means; ``None`` where it means none."""
+    """Return the key of a file that an unknown option of a command with ``--set`` means, or ``None``."""
     command = error.ctx.command if error.ctx is not None else None
     kind = KINDS_OF_FILE.get(str(command and command.name))
     if kind is None:
         return None
     # Imported for the message alone, because the keys are those of pydantic's classes.
-    from orchestrator.commands.keys import list_keys
-    from search_spaces.other_names import our_name
+    list_keys = import_module("orchestrator.commands.keys").list_keys
+    our_name = import_module("search_spaces.other_names").our_name
 
     wanted = error.option_name.lstrip("-").replace("-", "_")
     keys = [key["name"] for key in list_keys(kind) if "[]" not in key["name"]]
-    names = (wanted, f"{wanted}s", our_name(wanted))
+    names = (f"{wanted}es", wanted, f"{wanted}s", our_name(wanted))
     return next((key for name in names for key in keys if key.rpartition(".")[2] == name), None)
 
 
