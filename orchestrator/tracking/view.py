@@ -17,7 +17,7 @@ from urllib.parse import quote
 from orchestrator.journal.history import History
 from orchestrator.text.values import markdown
 from orchestrator.tracking.connection import asking, find_run, missing_database
-from orchestrator.tracking.description import COUNTS, NOTE, at_best
+from orchestrator.tracking.description import COUNTS, NOTE, ORDER, at_best
 from trainables.extras import is_installed
 
 
@@ -150,7 +150,7 @@ def _view(history: History) -> dict[str, Any]:
     searched = list(dict.fromkeys(names))[:WIDEST]
     several = [name for name, values in (("dataset", begun.datasets), ("model", begun.models)) if len(values) > 1]
     confirmed = bool(history.tests)
-    # The selection metric's own best, which is what the rows are sorted by; the others are of the same epoch.
+    # The selection metric's own best, by which trainings are sorted; the others are of the same epoch.
     scores = [f"{metric}_best", at_best("val/i2t_r1"), at_best("val/t2i_r1")]
     columns = [
         # Before the hyper-parameters, which names of runs have as well: a window of 1280 pixels shows five columns.
@@ -162,7 +162,7 @@ def _view(history: History) -> dict[str, Any]:
     ]
     return {
         "searchFilter": "tags.kind != 'study'",
-        "orderByKey": f"metrics.`{metric}_best`",
+        "orderByKey": f"metrics.`{ORDER}`",
         "orderByAsc": False,
         "selectedColumns": columns,
         # Without this key, MLflow orders the columns alphabetically.
