@@ -58,7 +58,7 @@ GROUPS = {
     },
     "Models and data": {
         "train": "Train one model: orchestrator train --set dataset=flickr8k --set loss=nt_xent.",
-        "evaluate": "Evaluate the best model of a checkpoint on val or test.",
+        "evaluate": "Evaluate a checkpoint, or files of embeddings of any model, on val or test.",
         "cocos": "Count the samples of the train split that contribute to the gradient, in the training's batches.",
         "data": "Make, describe and check datasets.",
         "list": "List experiments, suites, losses, models, samplers, metrics, keys.",

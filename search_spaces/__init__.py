@@ -45,8 +45,17 @@ SPACES: NameTable[LossSpace] = NameTable(
 )
 """The space of each loss by the loss's name."""
 
+TAKES_COSINES = {
+    "polynomial_self": "bounds its coefficients for similarities in [-1, 1]; take polynomial_relative, or fix them",
+    "polynomial_relative": "bounds its coefficients for differences of similarities in [-1, 2]; a fixed margin is safe",
+    "gradient_weights": "shapes its weights for similarities in [-1, 1]; a constant pair_weight is safe",
+    "circle": "pulls positives to 1 and pushes negatives to 0, as cosines; similarities beyond are pulled back",
+}
+"""Loss -> what it takes for granted of similarities, which models without bounds do not keep."""
+
 __all__ = [
     "SPACES",
+    "TAKES_COSINES",
     "Bounds",
     "Domain",
     "LossSpace",

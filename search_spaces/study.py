@@ -109,6 +109,11 @@ MODEL_BOUNDS: Mapping[str, Range | Values] = {
     "image_head": _HEADS,
     "caption_head": _HEADS,
     "hidden_size": Values((128, 256, 512)),
+    "dropout": Range(0.0, 0.5),
+    "graph_dropout": Range(0.0, 0.7),
+    "clusters": Values((4, 8, 16)),
+    "text_clusters": Values((8, 12, 20, 28)),
+    "gating": Values(("published", "simultaneous")),
 }
 """Default bounds of ``model_parameters``; the values of other parameters must be listed."""
 
@@ -128,6 +133,13 @@ USUAL: Mapping[str, Any] = {
     "hidden_size": None,
 }
 """Defaults of the models' constructors, with which a study begins."""
+
+USUAL_OF: Mapping[str, Mapping[str, Any]] = {
+    "gsmn": {"graph": "published", "edges": "dense", "lambda_softmax": 20.0},
+    "hgr": {"lambda_softmax": 4.0, "dropout": 0.2, "graph_dropout": 0.5},
+    "ce": {"clusters": 8, "text_clusters": 12, "gating": "published", "padding": "masked", "max_tokens": 37},
+}
+"""Model -> its defaults where they are its own, or differ from ``USUAL``."""
 
 
 @dataclass(frozen=True)

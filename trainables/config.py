@@ -20,7 +20,13 @@ from functools import lru_cache
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 from trainables.errors import ConfigError
-from trainables.model_parameters import FEATURES, check_model_parameters, check_weights
+from trainables.model_parameters import (
+    FEATURES,
+    check_embedding_size,
+    check_model_parameters,
+    check_weights,
+    further_inputs,
+)
 from trainables.plugins.in_use import find_owner
 
 TEXT = "text"
@@ -35,10 +41,13 @@ REGION_PARAMETERS = {"vsepp": "pooling"}
 PIXELS = "pixels"
 """Input of a model whose backbone is trained along, instead of features."""
 
+NO_FEATURES = "none"
+"""Image features of a model that reads further inputs alone."""
+
 PIXEL_MODELS = ("vsepp",)
 """The models that can be trained from pixels."""
 
-PAIR_MODELS = ("scan",)
+PAIR_MODELS = ("scan", "gsmn", "hgr", "ce")
 """The models that compare sets of vectors, of which no bank of embeddings is kept."""
 
 NO_BANK = "warp.bank: {} compares sets of vectors, of which no bank is kept; leave bank out"
@@ -137,8 +146,9 @@ class TrainingConfig:
         embedding_size: Dimensions of the joint space, >= 1; the GRU's hidden size as well.
         word_size: Dimensions of a word embedding, >= 1.
         length_buckets: Number of batches whose pairs are sorted by length before they are cut, >= 1; 1 does not sort.
-        duplicates: Two captions of one image in a batch: ``mask`` ignores the pair that is not the diagonal's,
-            ``negatives`` counts it as a negative, as the published code does.
+        duplicates: A caption in a batch that fits an image but is not its pair's, because the image, an equal one or an
+            equal caption is there twice: ``mask`` ignores it, ``negatives`` counts it as a negative, as the published
+            code does.
         cocos_every: Epochs between COCOS statistics, >= 0; 0 takes them at the best epochs only.
         cocos_steps: Number of first steps of the first epoch with COCOS statistics as well, >= 0, of the batches that
             are trained on, before each step.
@@ -353,6 +363,7 @@ class TrialConfig:
             named = f"; it may be that of {', '.join(self.plugins)}: give --plugin" if self.plugins else ""
             raise ConfigError(f"model must be one of {', '.join(FEATURES)}, got {self.model!r}{named}")
         check_model_parameters(self.model, self.model_parameters)
+        check_embedding_size(self.model, self.training.embedding_size)
         self._check_pixels()
         check_bank(self.model, self.loss, self.loss_parameters.get("bank"))
         check_tokenizer(self.tokenizer)
@@ -398,6 +409,11 @@ class TrialConfig:
         if self.training.finetune:
             return PIXELS
         return "regions" if self._pools_regions else FEATURES[self.model]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Further inputs that the model reads, keys of ``trainables.data.inputs.INPUTS``."""
+        return further_inputs(self.model, self.model_parameters)
 
     @property
     def reads_text_features(self) -> bool:

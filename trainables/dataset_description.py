@@ -1,7 +1,7 @@
 """Describes a dataset in numbers, with all its problems."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +16,20 @@ from trainables.data.dataset import (
     files_outside,
     find_problems,
     load_dataset,
+    members_of,
     tokenizer_of,
 )
 from trainables.data.features import inspect_features
+from trainables.data.inputs import describe_inputs, found_inputs, input_numbers
+from trainables.data.npy_files import read_rows
 from trainables.data.pictures import check_images, find_images
+from trainables.data.repeats import group_files, repeat_notes, repeat_warnings
 from trainables.data.source import Source, find_source
 from trainables.data.tokenizers import REASONS, THRESHOLD, UNKNOWN, Tokenizer, VocabularyName
 from trainables.errors import DataError
 from trainables.files import remembered
 from trainables.judgements.files import find_judgement_files, load_judgements
+from trainables.metrics import embedding_metrics
 from trainables.ranks import chance_rsum
 
 UNKNOWN_SHARE = 1 / 3
@@ -43,15 +48,20 @@ class Description:
     ``mean`` and ``max`` in tokens, without start and end. ``unknown_tokens`` is a share in [0, 1], and ``chance_rsum``
     is that of a random ranking, in [0, 600]. The numbers of ``MEASURED`` are none if the dataset has problems.
 
+    ``inputs`` maps a further input to ``file``, and ``shape``, ``dtype``, ``missing`` of arrays; see ``data.inputs``.
     ``digest`` maps a kind of features to the digest of captions, splits and features, and ``none`` to that of captions
     alone. ``features`` maps kind and split to ``file``, ``shape`` and ``dtype``. ``judgements`` maps a split to
     ``Judgements.counts`` of each source. ``warnings`` are signs that a setting does not fit the data, and ``notes``
-    facts that are no problems. Vocabulary and tokenizer are none if the captions cannot be read.
+    facts that are no problems. Vocabulary and tokenizer are none if the captions cannot be read. ``ceilings`` maps a
+    split to the most that ``i2t_r1`` and ``t2i_r1`` can be, in percent, because images or captions are there several
+    times. ``zero_shot`` is the rsum on val of the features of both sides as they are; it is none where their dimensions
+    differ.
     """
 
     name: str
     folder: str
     format: str
+    inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
     digest: dict[str, str] = field(default_factory=dict)
     splits: dict[str, dict[str, Any]] = field(default_factory=dict)
     vocabulary: int | None = None
@@ -62,6 +72,8 @@ class Description:
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     judgements: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    ceilings: dict[str, dict[str, float]] = field(default_factory=dict)
+    zero_shot: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -96,7 +108,7 @@ def describe_dataset(
             return description
         corpus = source.read()
         cut = tokenizer_of(source, tokenizer)
-        description.problems += find_problems(source, corpus, files)
+        description.problems += find_problems(source, corpus, files, found_inputs(source.folder))
     except DataError as error:
         description.problems += error.problems
         return description
@@ -109,13 +121,80 @@ def describe_dataset(
     of_images = next((kind for kind in files if kind != TEXT), None)
     data = None
     if not description.problems:
-        data = load_dataset(name, data_root, vocabulary=vocabulary, tokenizer=tokenizer, features=of_images)
+        _describe_inputs(description, source, corpus, cut)
+    if not description.problems:
+        with_text = of_images is not None and TEXT in files
+        data = load_dataset(
+            name, data_root, vocabulary=vocabulary, tokenizer=tokenizer, features=of_images, text=with_text
+        )
     description.vocabulary = len(data.vocabulary) if data else None
     description.splits |= _describe_splits(corpus, image_files, data)
     description.warnings += _doubts_about(description)
     if data is not None:
+        _describe_repeats(description, source, data, has_features=of_images is not None)
+        description.zero_shot = _zero_shot(data.splits["val"])
         _describe_judgements(description, name, data_root, source, data, corpus)
     return description
+
+
+def _describe_inputs(description: Description, source: Source, corpus: Corpus, tokenizer: Tokenizer) -> None:
+    """Add the further inputs; captions without a sentence in a file of sentences are problems."""
+    input_numbers(corpus, source.folder, found_inputs(source.folder), tokenizer, description.problems)
+    description.inputs |= describe_inputs(source.folder)
+
+
+def zero_shot_rsum(images: np.ndarray, captions: np.ndarray, image_of_caption: np.ndarray) -> float | None:
+    """Return the rsum of the cosines of features as they are, in [0, 600].
+
+    Args:
+        images: Shape (I, ...), floating, finite.
+        captions: Shape (C, D).
+        image_of_caption: Shape (C,), integers in [0, I).
+
+    Returns:
+        ``None`` where the two have different dimensions.
+    """
+    if images.ndim != 2 or images.shape[1] != captions.shape[1]:
+        return None
+    from torch import from_numpy
+    from torch.nn.functional import normalize
+
+    first, second = (normalize(from_numpy(side.astype(np.float32)), dim=1) for side in (images, captions))
+    return round(embedding_metrics(first, second, from_numpy(np.array(image_of_caption)))["rsum"], 2)
+
+
+def _zero_shot(split: Split) -> float | None:
+    if split.caption_features is None or split.caption_rows is None or split.labels is not None:
+        return None
+    images, captions = (
+        read_rows(array, np.asarray(rows))
+        for array, rows in ((split.features, split.image_rows), (split.caption_features, split.caption_rows))
+    )
+    return zero_shot_rsum(images, captions, split.image_of_caption)
+
+
+def _describe_repeats(description: Description, source: Source, data: Dataset, *, has_features: bool) -> None:
+    """Add which images and captions are there several times, and what that does to R@1."""
+    if source.has_one_modality:
+        return
+    members = {name: members_of(split) for name, split in data.splits.items()}
+    what = "features" if has_features else "files"
+    if not has_features:
+        names = [name for split in data.splits.values() for name in split.filenames]
+        places = find_images(source.folder, names)
+        groups = group_files([Path(places[name]) if name in places else None for name in names])
+        first = 0
+        for split, held in members.items():
+            images = len(held.image_groups)
+            members[split] = replace(held, image_groups=groups[first : first + images])
+            first += images
+    description.ceilings |= {
+        name: {metric: round(value, 2) for metric, value in of_split.ceilings().items()}
+        for name, of_split in members.items()
+        if name != "train"
+    }
+    description.warnings += repeat_warnings(members, what)
+    description.notes += repeat_notes(members, what)
 
 
 def _describe_judgements(

@@ -24,7 +24,7 @@ from trainables.losses import Loss, NotANumberError
 from trainables.metrics import class_metrics, metrics_in_folds, metrics_of_ranks, rank_classmates
 from trainables.models import build_model
 from trainables.models.retrieval_model import RetrievalModel
-from trainables.positive_ranks import Scores, rank_by_scores
+from trainables.positive_ranks import PairScores, Scores, rank_by_scores
 from trainables.ranks import Ranks
 from trainables.representations import Gallery, is_finite
 from trainables.seeding import choose_device
@@ -225,7 +225,7 @@ QUERIES_AT_A_TIME = 256
 """Number of queries ranked at a time; limits memory and changes no result."""
 
 
-def rank_judged(scores: Scores, judgements: Judgements) -> JudgedRanks:
+def rank_judged(scores: PairScores, judgements: Judgements) -> JudgedRanks:
     """Return the ranks that scores give to the candidates that fit."""
     return JudgedRanks(
         judgements.name,
@@ -236,7 +236,7 @@ def rank_judged(scores: Scores, judgements: Judgements) -> JudgedRanks:
 
 
 def _rank_direction(
-    ask: Callable[[Tensor, Tensor], Tensor], direction: JudgedQueries, scores: Scores
+    ask: Callable[[Tensor, Tensor], Tensor], direction: JudgedQueries, scores: PairScores
 ) -> DirectionRanks:
     """Rank the candidates of one direction; ``ask`` returns the scores of queries with candidates."""
     sides = direction.queries, direction.gallery

@@ -39,6 +39,7 @@ from trainables.losses.parameters import loss_shape, stack_losses
 from trainables.losses.plugin_loss import place_of_loss
 from trainables.models.retrieval_model import RetrievalModel
 from trainables.optimizers import StackedParameters, hand_out_gradient, join_optimizers
+from trainables.representations import stack_images
 from trainables.seeding import RandomStream, choose_device
 from trainables.training_steps import steps_unread
 from trainables.trial import Trial
@@ -298,14 +299,14 @@ class StackedEpoch:
 
     def _lay(self, batches: dict[tuple[int, int], Batch]) -> Batch:
         """Return images and captions of each trial; the leading dimension is 1 where all trials share them."""
-        longest = max(batch.tokens.shape[-1] for batch in batches.values())
+        longest = max(_tokens(batch).shape[-1] for batch in batches.values())
         batch_of_trial = [batches[group.source] for group in self._groups for _ in group.trials]
         if len(batches) == 1:
             del batch_of_trial[1:]
         return replace(
             batch_of_trial[0],
-            images=torch.stack([batch.images for batch in batch_of_trial]),
-            tokens=torch.stack([pad(batch.tokens, (0, longest - batch.tokens.shape[-1])) for batch in batch_of_trial]),
+            images=stack_images([batch.images for batch in batch_of_trial]),
+            tokens=torch.stack([pad(part, (0, longest - part.shape[-1])) for part in map(_tokens, batch_of_trial)]),
             lengths=torch.stack([batch.lengths for batch in batch_of_trial]),
         )
 
@@ -326,6 +327,12 @@ class StackedEpoch:
         alive = [trial for trial in self._trials if trial not in self._ended]
         if len(alive) < len(self._trials):
             self._stack(alive)
+
+
+def _tokens(batch: Batch) -> Tensor:
+    """Return the captions of a batch; no model that reads more of them can be stacked."""
+    assert isinstance(batch.tokens, Tensor)
+    return batch.tokens
 
 
 def stack_models(models: Sequence[RetrievalModel]) -> RetrievalModel:

@@ -4,7 +4,7 @@ A model's parameters are keyword arguments of its constructor. This module has t
 wrong ``model_parameters`` of a config are refused before a search starts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -58,10 +58,45 @@ def check_weights(weights: str, key: str) -> None:
 
 FEATURES: NameTable[str] = NameTable(
     "models",
-    {"vsepp": "global", "vsrn": "regions", "scan": "regions", "wsabie": "global", "head": "global"},
+    {
+        "vsepp": "global",
+        "vsrn": "regions",
+        "scan": "regions",
+        "gsmn": "regions",
+        "hgr": "regions",
+        "ce": "none",
+        "wsabie": "global",
+        "head": "global",
+    },
     lambda _, about: str(about["features"]),
 )
-"""Model -> kind of image features that it reads: ``global`` (I, D) or ``regions`` (I, R, D)."""
+"""Model -> kind of image features that it reads: ``global`` (I, D), ``regions`` (I, R, D), or ``none``."""
+
+GSMN_PARTS = 16
+"""Parts of a vector whose cosines are a matching vector of GSMN."""
+
+EQUAL_PARTS = {"gsmn": GSMN_PARTS, "hgr": 2}
+"""Model -> number of equal parts into which it cuts its vectors."""
+
+UNBOUNDED = ("gsmn", "wsabie")
+"""The models whose similarities are no cosines, nor means of such, and may lie outside of [-1, 1]."""
+
+READS_LENGTHS = ("vsepp", "scan", "hgr")
+"""The models that read images, or clips, of different numbers of regions, or frames."""
+
+FURTHER_INPUTS: Mapping[str, Callable[[Mapping[str, object]], tuple[str, ...]]] = {
+    "gsmn": lambda chosen: (
+        ("boxes", "parses") if (chosen.get("graph"), chosen.get("edges")) == ("paper", "sparse") else ("boxes",)
+    ),
+    "hgr": lambda _: ("role_graphs",),
+    "ce": lambda _: ("experts",),
+}
+"""Model -> function from its parameters to the further inputs (``trainables.data.inputs.INPUTS``) that it reads."""
+
+
+def further_inputs(model: str, parameters: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the further inputs that a model reads with some parameters."""
+    return FURTHER_INPUTS[model](parameters) if model in FURTHER_INPUTS else ()
 
 
 COUNT = Domain("a whole number of at least 1", lambda value: type(value) is int and value >= 1)
@@ -72,6 +107,12 @@ WEIGHTS = Domain(
     lambda value: isinstance(value, str) and bool(value),
 )
 
+
+SHARE = Domain(
+    "a number of at least 0 and below 1",
+    lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1,
+)
+"""Share of numbers that dropout drops."""
 
 HEADS = one_of("linear", "mlp", "residual", "identity")
 """Heads, which map features of images or captions into the joint space."""
@@ -92,6 +133,15 @@ MODEL_PARAMETERS: NameTable[Mapping[str, Domain]] = NameTable(
             "lambda_lse": POSITIVE,
             "negative_slope": NOT_NEGATIVE,
         },
+        "gsmn": {"graph": one_of("published", "paper"), "edges": one_of("dense", "sparse"), "lambda_softmax": POSITIVE},
+        "hgr": {"lambda_softmax": POSITIVE, "dropout": SHARE, "graph_dropout": SHARE},
+        "ce": {
+            "clusters": COUNT,
+            "text_clusters": COUNT,
+            "gating": one_of("published", "simultaneous"),
+            "padding": one_of("masked", "published"),
+            "max_tokens": COUNT,
+        },
         "wsabie": {"radius": POSITIVE},
         "head": {"image_head": HEADS, "caption_head": HEADS, "hidden_size": COUNT},
     },
@@ -104,6 +154,16 @@ MODEL_PARAMETERS: NameTable[Mapping[str, Domain]] = NameTable(
 
 ``backbone`` is for training from pixels, ``pooling`` for regions instead of global features.
 """
+
+
+def check_embedding_size(model: str, embedding_size: int) -> None:
+    """Refuse a size of the joint space that a model cannot cut into its parts (``ConfigError``)."""
+    parts = EQUAL_PARTS.get(model, 1)
+    if embedding_size % parts:
+        raise ConfigError(
+            f"training.embedding_size: {model} cuts each vector into {parts} equal parts, so it must be a multiple of "
+            f"{parts}, got {embedding_size}"
+        )
 
 
 def check_model_parameters(model: str, parameters: Mapping[str, object]) -> None:

@@ -124,8 +124,8 @@ def places_of_positives(block: Tensor, row_of_column: Tensor) -> tuple[Tensor, T
     return row_of_column[columns], columns
 
 
-class Scores(Protocol):
-    """Similarities of I images and C captions, larger is closer."""
+class PairScores(Protocol):
+    """Similarities of pairs of an image and a caption, larger is closer."""
 
     @property
     def tolerance(self) -> float:
@@ -136,6 +136,14 @@ class Scores(Protocol):
     def device(self) -> torch.device:
         """Device of the counts."""
         ...
+
+    def between(self, images: Tensor, captions: Tensor) -> Tensor:
+        """Return the scores of some images with some captions, both indices, shape (images, captions)."""
+        ...
+
+
+class Scores(PairScores, Protocol):
+    """Similarities of I images and C captions, larger is closer, and counts of them a block at a time."""
 
     def own(self, image_of_caption: Tensor) -> Tensor:
         """Return the score of each caption with its image, shape (C,), float64; images are indices, (C,), int64."""
@@ -158,10 +166,6 @@ class Scores(Protocol):
             For each image how many captions reach each of its thresholds, (rows, N), and for each caption how many
             images reach its threshold, (columns,).
         """
-        ...
-
-    def between(self, images: Tensor, captions: Tensor) -> Tensor:
-        """Return the scores of some images with some captions, both indices, shape (images, captions)."""
         ...
 
 

@@ -5,8 +5,8 @@ returns padded ``Sets`` for a batch. A split is kept as ``PackedSets``, without 
 13 words with 1,024 dimensions take 1.3 GB packed, and 5 GB padded to a longest caption of 50 words.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
 
@@ -23,7 +23,7 @@ class Sets:
 
     Attributes:
         vectors: Shape (N, T, E), floating; of stacked models (K, N, T, E). Vectors after the end of a set are 0.
-        lengths: Number of vectors of each set, int64 on the CPU, in [1, T], shape (N,); of stacked models (K, N), or
+        lengths: Number of vectors of each set, int64 on the CPU, in [0, T], shape (N,); of stacked models (K, N), or
             (1, N) where the sets of all models have equal lengths.
     """
 
@@ -35,6 +35,13 @@ class Sets:
         """Which vectors belong to a set, bool, in the shape of ``lengths`` and T, on the device of the vectors."""
         places = torch.arange(self.vectors.shape[-2], device=self.vectors.device)
         return places < self.lengths.to(self.vectors.device, non_blocking=True)[..., None]
+
+
+def as_sets(features: Tensor | Sets) -> Sets:
+    """Return features (..., N, T, E) as sets that all have T members; sets are returned as they are."""
+    if isinstance(features, Sets):
+        return features
+    return Sets(features, torch.full(features.shape[:-2], features.shape[-2]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +81,38 @@ class PackedSets:
         vectors = self.vectors.new_zeros(*inside.shape, self.vectors.shape[-1])
         vectors[inside.to(vectors.device)] = self.vectors
         return Sets(vectors, self.lengths)
+
+
+ImageInputs = Tensor | Sets | Mapping[str, Tensor | Sets]
+"""What a model reads of I images: features (I, ...); sets of features where they have lengths; or, for a model with
+further inputs, each input by its name (``trainables.data.inputs.INPUTS``), the features as ``features``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Captions:
+    """What a model with further inputs of captions reads of C captions.
+
+    Attributes:
+        tokens: Word ids (C, T), int64, zero-padded.
+        of_tokens: Input -> whole numbers of each token, (C, T), int64, 0 after a caption's end.
+        of_captions: Input -> whole numbers of each caption, (C, ...), int64.
+    """
+
+    tokens: Tensor
+    of_tokens: Mapping[str, Tensor] = field(default_factory=dict)
+    of_captions: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+CaptionInputs = Tensor | Captions
+"""What a model reads of C captions: word ids (C, T) or features (C, D); with further inputs, ``Captions``."""
+
+
+def stack_images(parts: Sequence[ImageInputs]) -> Tensor | Sets:
+    """Return what K stacked models read of their images, with a leading dimension of K; of features alone."""
+    if isinstance(parts[0], Sets):
+        sets = [part for part in parts if isinstance(part, Sets)]
+        return Sets(torch.stack([part.vectors for part in sets]), torch.stack([part.lengths for part in sets]))
+    return torch.stack([part for part in parts if isinstance(part, Tensor)])
 
 
 Gallery = Tensor | PackedSets

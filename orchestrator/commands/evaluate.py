@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.table import Table
 
+from orchestrator.commands.evaluate_files import FilesRequest, cut_files, evaluate_files, is_of_files
 from orchestrator.commands.options import Checkpoint, DataRoot, Device, Json, Plugins
 from orchestrator.experiment.plugins import load_plugins
 from orchestrator.text.terminal import make_console, make_table, say
@@ -66,7 +67,14 @@ def _curve_table(curve: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def evaluate(
-    checkpoint: Checkpoint,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="CHECKPOINT|FILES",
+            help="Folder of one epoch (epoch_NNNN) or of a whole training; or embeddings of any model: IMAGES.npy "
+            "(I, D) and CAPTIONS.npy (C, D); or a similarity matrix (I, C). Rows are in the order of the split.",
+        ),
+    ] = None,
     split: Annotated[Literal["val", "test"], typer.Option(help="Split to evaluate on.")] = "test",
     folds: Annotated[
         int,
@@ -80,16 +88,75 @@ def evaluate(
         Path | None,
         typer.Option(help="Write the rank of each query's positives to this .npz file, to compare models by query."),
     ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="Of files: the dataset whose images and captions they are.")
+    ] = None,
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE", help="Of files: those of a second model, for a paired verdict. Repeat it per file."
+        ),
+    ] = None,
+    metric: Annotated[str, typer.Option(help="Of files: the metric of the verdict, such as rsum or t2i_r1.")] = "rsum",
+    by_length: Annotated[bool, typer.Option("--by-length", help="Of files: recalls by length of caption.")] = False,
+    cut: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WORDS=FILE", help="Of files: captions cut after some words. Repeat it per length, and per model."
+        ),
+    ] = None,
+    choices: Annotated[
+        bool,
+        typer.Option(
+            "--choices", help="Of files: IMAGES RIGHT WRONG, embeddings (N, D) of questions; or scores (N, 2)."
+        ),
+    ] = False,
+    questions: Annotated[
+        Path | None,
+        typer.Option(help="Of --choices: SugarCrepe's JSON file, which says which questions share an image."),
+    ] = None,
+    captions_to: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Write the split's captions for an encoder, whole and cut, and evaluate nothing."
+        ),
+    ] = None,
+    form: Annotated[
+        str, typer.Option("--format", help="Of files: table, json, csv, markdown, latex or html.")
+    ] = "table",
     data_root: DataRoot = Path("data"),
     device: Device = "auto",
     plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """Evaluate the best model of a checkpoint on val or test.
+    """Evaluate a checkpoint, or files of embeddings of any model, on val or test.
 
     Where a dataset comes with people's judgements of pairs, a second table also counts the candidates as right that
-    people judged to fit.
+    people judged to fit. Of files, intervals are over images, and a second model gets a paired verdict.
     """
+    if is_of_files(files or [], captions_to):
+        evaluate_files(
+            FilesRequest(
+                files or [],
+                against or [],
+                dataset,
+                split,
+                folds,
+                metric,
+                by_length,
+                cut_files(cut or []),
+                choices,
+                questions,
+                captions_to,
+                ranks,
+                data_root,
+                "json" if as_json else form,
+            )
+        )
+        return
+    if not files:
+        raise ConfigError("evaluate needs a checkpoint, or files such as IMAGES.npy CAPTIONS.npy --dataset NAME")
+    (checkpoint,) = files
     evaluation = evaluate_checkpoint(
         checkpoint, data_root=data_root, split=split, folds=folds, ranks=ranks, device=device, plugins=plugins or []
     )

@@ -35,6 +35,7 @@ from orchestrator.searches.search import SearchResult
 from orchestrator.studies.past_searches import read_prior, read_sources
 from orchestrator.text.terminal import path_text, say
 from orchestrator.tracking.address import store_command
+from orchestrator.tracking.registry import Registered
 from trainables.errors import ConfigError
 from trainables.extras import require
 
@@ -110,13 +111,17 @@ def resume_experiment(
     run_and_print(experiment, replace(options, cluster=cluster, output=directory.resolve().parent), search=search)
 
 
+def _standing(model: Registered) -> str:
+    """Return whether a registered model is the champion, and why it cannot be."""
+    if model.is_champion:
+        return "the champion"
+    return f"not the champion: {model.reason}" if model.reason else "behind the champion"
+
+
 def _closing(result: SearchResult, output: Path) -> list[str]:
     """Return the commands that show all answers and MLflow's pages, with the registered models, and the next one."""
     answers = f"all answers: {command_for(['summarise'], result.directory)}"
-    models = [
-        f"{model.name} version {model.version}, {'the champion' if model.is_champion else 'behind the champion'}"
-        for model in result.registered
-    ]
+    models = [f"{model.name} version {model.version}, {_standing(model)}" for model in result.registered]
     registered = f"registered: {'; '.join(models)}; " if models else ""
     browser = f"{registered}in the browser: {store_command('ui', result.tracking_uri, output)}"
     left = command_to_resume(result.directory, result.history) if result.ended_by in (None, "signal") else None

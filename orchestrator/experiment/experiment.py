@@ -413,8 +413,9 @@ def _check_override(key: str, change: Override, experiment: Experiment) -> None:
 
 
 def data_key(config: TrialConfig) -> str:
-    """Return the key of the digest of a trial's data, which depends on the features that its model reads."""
-    return f"{config.dataset}:{config.features}{f'+{TEXT}' if config.reads_text_features else ''}"
+    """Return the key of the digest of a trial's data, which depends on the features and inputs that its model reads."""
+    read = [config.features, *([TEXT] if config.reads_text_features else []), *config.inputs]
+    return f"{config.dataset}:{'+'.join(read)}"
 
 
 KEPT = 64

@@ -3,16 +3,17 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.experiment.values import SAMPLERS, ListedValues, check_training, samplers_that
 from search_spaces import SPACES, Bounds, LossSpace, Range, SpaceError, StudySpace, Values
 from search_spaces.independent import declared_bounds
 from search_spaces.space import Asked, check_name
-from search_spaces.study import MODEL_BOUNDS, TRAINING_BOUNDS, USUAL
+from search_spaces.study import MODEL_BOUNDS, TRAINING_BOUNDS, USUAL, USUAL_OF
 from trainables.config import REGION_PARAMETERS, TrainingConfig, check_bank
 from trainables.errors import ConfigError, Mistakes
-from trainables.model_parameters import MODEL_PARAMETERS, check_model_parameters
+from trainables.model_parameters import FURTHER_INPUTS, MODEL_PARAMETERS, check_model_parameters, further_inputs
 from trainables.plugins.in_use import plugin_offering
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def make_space(
     usual |= {name: training.learning_rate for name in own_rates if usual[name] is None}
     plugin = plugin_offering("models", model)
     own = {"defaults": {}, "space": {}} if plugin is None else plugin.offers["models"][model]
-    defaults = {**USUAL, **own["defaults"], **parameters}
+    defaults = {**USUAL, **USUAL_OF.get(model, {}), **own["defaults"], **parameters}
     space = StudySpace(
         losses={loss: _loss_space(search, loss, training.pairs) for loss in losses},
         training=_bounds_beside("training", search.training, TRAINING_BOUNDS),
@@ -124,10 +125,26 @@ def check_beside(space: StudySpace, model: str) -> None:
     for name, bound in space.model_parameters.items():
         for end in bound.ends():
             mistakes.of(at(f"search.model_parameters.{name}")(check_model_parameters), model, {name: end})
+    if len(read := _inputs_read(space, model)) > 1:
+        listed = " or ".join(" and ".join(names) for names in sorted(read))
+        mistakes.problems.append(
+            f"search.model_parameters: trials of {model} would read {listed} by their parameters, and a study has one "
+            "set of data; set graph or edges in model_parameters, and compare several experiments"
+        )
     for loss, part in space.losses.items():
         for end in part.bounds["bank"].ends() if "bank" in part.bounds else ():
             mistakes.of(at(f"search.space.{loss}")(check_bank), model, loss, end)
     mistakes.refuse()
+
+
+def _inputs_read(space: StudySpace, model: str) -> set[tuple[str, ...]]:
+    """Return the sets of further inputs that trials of a study may read."""
+    if model not in FURTHER_INPUTS:
+        return set()
+    own = {name.removeprefix("model."): (value,) for name, value in space.usual.items() if name.startswith("model.")}
+    values = own | {name: tuple(bound.ends()) for name, bound in space.model_parameters.items()}
+    relevant = {name: choices for name, choices in values.items() if name in MODEL_PARAMETERS[model]}
+    return {further_inputs(model, dict(zip(relevant, point, strict=True))) for point in product(*relevant.values())}
 
 
 def _loss_space(search: "Search", loss: str, pairs: int) -> LossSpace:

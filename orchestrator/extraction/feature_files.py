@@ -19,8 +19,10 @@ from trainables.data.foreign_features import Dump, pool_clips, read_dump
 from trainables.data.source import find_source
 from trainables.data.text_features import NAME, encode_sentences, extractor_path, fit_tfidf
 from trainables.data.tokenizers import ENGLISH
+from trainables.dataset_description import zero_shot_rsum
 from trainables.errors import ConfigError, DataError, UserError
 from trainables.files import make_writable, write_whole, writing_whole
+from trainables.ranks import chance_rsum
 
 KEPT = "finished shards are kept"
 
@@ -119,8 +121,8 @@ def unpack_dumps(dataset: str, data_root: Path, paths: Sequence[Path], out: Path
     ``open_corpus`` for the places.
 
     Returns:
-        Plain values for JSON: ``images`` and ``captions``, their ``image_size`` and ``caption_size`` in features, and
-        all ``files`` that were written.
+        Plain values for JSON: ``images`` and ``captions``, their ``image_size`` and ``caption_size`` in features, all
+        ``files`` that were written, and where the sizes are equal the ``zero_shot`` rsum on val, with its ``chance``.
 
     Raises:
         ConfigError: If the files do not cover all splits, or the folder is refused.
@@ -141,7 +143,18 @@ def unpack_dumps(dataset: str, data_root: Path, paths: Sequence[Path], out: Path
     files = write_features(targets, features, origins)
     (count, size), (captions, caption_size) = (rows.shape for rows in features)
     made = {"images": count, "captions": captions, "image_size": size, "caption_size": caption_size}
-    return {**made, "files": files}
+    return {**made, "files": files, **zero_shot_of_val(images, *features)}
+
+
+def zero_shot_of_val(
+    images: Sequence[Image], of_images: np.ndarray, of_captions: np.ndarray
+) -> dict[str, float | None]:
+    """Return the ``zero_shot`` rsum on val of features in the order of all images, and its ``chance``."""
+    counts = np.array([len(image.captions) for image in images])
+    is_val = np.array([image.split == "val" for image in images])
+    owners = np.arange(int(is_val.sum())).repeat(counts[is_val])
+    rsum = zero_shot_rsum(of_images[is_val], of_captions[is_val.repeat(counts)], owners)
+    return {"zero_shot": rsum, "chance": None if rsum is None else round(chance_rsum(owners), 2)}
 
 
 def _by_split(paths: Sequence[Path]) -> dict[str, Path]:

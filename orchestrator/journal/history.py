@@ -121,7 +121,7 @@ class History:
         source: Where the records come from, for messages.
         experiment: The experiment of the newest start; false before the first start.
         confirm: The confirmation of the newest start that had one: a search may start again without one.
-        data, environment, storage, options: Those of the newest start, see ``ExperimentStarted``.
+        data, data_caveats, environment, storage, options: Those of the newest start, see ``ExperimentStarted``.
         footprints: Study -> the most bytes of GPU memory that a trial took, and the bytes that were free before;
             measured with the resources and on the machine of the newest start.
         fusions: Study -> number of fused trials that train fastest, measured as ``footprints``.
@@ -146,6 +146,7 @@ class History:
     experiment: BegunExperiment = NO_EXPERIMENT
     confirm: BegunConfirm = field(default_factory=BegunConfirm)
     data: Mapping[str, str] = field(default_factory=dict)
+    data_caveats: Mapping[str, Sequence[str]] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
     storage: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
@@ -260,6 +261,7 @@ class History:
         # Configs of trials may have names that plug-ins define, which readers have to know; no code of a plug-in runs.
         use(begun.plugins)
         self.experiment, self.data = begun, record.data
+        self.data_caveats = record.data_caveats
         self.confirm = begun.confirm or self.confirm
         self.environment = record.environment
         self.storage, self.options = record.storage, record.options

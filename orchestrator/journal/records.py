@@ -69,6 +69,8 @@ class ExperimentStarted(Record, frozen=True, kw_only=True, tag="experiment_start
         data: Digest of each dataset, by name.
         tokenizers: Dataset -> what cuts its captions into tokens, with a digest where it is a file; empty in journals
             of older versions, which cut all captions as English.
+        data_caveats: Dataset -> sentences about pictures and captions that are there several times, see
+            ``trainables.data.repeats``; empty in journals of older versions.
         environment: Versions, git revision and machine, see ``machines.cluster.describe_environment``.
         storage: Where checkpoints are kept: a folder or ``s3://bucket/prefix``; ``None`` is the experiment's folder.
         options: Options of the command line that a command which resumes needs, by name without dashes.
@@ -80,6 +82,7 @@ class ExperimentStarted(Record, frozen=True, kw_only=True, tag="experiment_start
     storage: str | None = None
     options: Mapping[str, str] = msgspec.field(default_factory=dict)
     tokenizers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    data_caveats: Mapping[str, Sequence[str]] = msgspec.field(default_factory=dict)
 
 
 class SuiteStarted(Record, frozen=True, kw_only=True, tag="suite_started"):

@@ -150,18 +150,18 @@ def _rise(trial: Trial) -> float | None:
 
 
 def comparability(history: History, dataset: str) -> list[str]:
-    """Return the sentences about the losses of a dataset, and about trials that ``search.prior`` gave a setting.
+    """Return the sentences about the data, the losses of a dataset, and trials that ``search.prior`` gave a setting.
 
     A single loss needs no sentence about settings that losses share.
     """
     experiment = known_experiment(history)
+    sentences = [*history.data_caveats.get(dataset, ())]
     if experiment is None:
-        return []
+        return sentences
     cells = {cell.name: cell for cell in experiment.cells() if cell.dataset == dataset}
-    sentences = []
     if cells and len(experiment.losses) > 1:
         beside = (f"{sentence}." for sentence in overlaps(experiment, dataset))
-        sentences = [_settings(experiment, list(cells.values())), *beside]
+        sentences += [_settings(experiment, list(cells.values())), *beside]
     prior = {study: [point.params for point in points] for study, points in (history.prior or {}).items()}
     searched = [trial for trial in history.stage(Stage.SEARCH) if trial.study in cells and trial.candidate is None]
     tried = [training.id for training in searched if training.params in prior.get(training.study, ())]

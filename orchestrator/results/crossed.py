@@ -119,7 +119,7 @@ def image_values(ranks: Ranks, metric: str) -> Sample:
     else:
         rank = ranks.of_images() if way == "i2t" else rank
         values = np.where(rank <= {"r1": 1, "r5": 5, "r10": 10}[name], 100.0, 0.0)
-    return values if way == "i2t" else _over_captions(values, ranks.image_of_caption)
+    return values if way == "i2t" else over_captions(values, ranks.image_of_caption)
 
 
 def _average_precision(rank: Integers, query: Integers) -> Sample:
@@ -139,8 +139,11 @@ def _average_precision(rank: Integers, query: Integers) -> Sample:
     return np.asarray(total / np.maximum(np.add.reduceat(hit, first, dtype=np.int64), 1))
 
 
-def _over_captions(values: Sample, image_of_caption: Integers) -> Sample:
-    """Return the value of each image from the values of its captions, see the head of this module."""
+def over_captions(values: Sample, image_of_caption: Integers) -> Sample:
+    """Return the value of each image from the values of its captions, see the head of this module.
+
+    Both have the shape (C,); images count from 0 without a gap.
+    """
     captions = np.bincount(image_of_caption)
     sums = np.bincount(image_of_caption, weights=values)
     mean = values.mean()

@@ -35,7 +35,8 @@ class Opened:
 
     Attributes:
         cluster: Where trials run; a named cluster has answered.
-        digests, tokenizers: Dataset -> digest of its data, and what cuts its captions into tokens.
+        digests, tokenizers, data_caveats: Dataset -> digest of its data, what cuts its captions into tokens, and
+            sentences about repeats in it.
         scratch: A temporary directory of this process, which is removed in the end.
     """
 
@@ -43,6 +44,7 @@ class Opened:
     cluster: Cluster
     digests: Mapping[str, str]
     tokenizers: Mapping[str, str]
+    data_caveats: Mapping[str, Sequence[str]]
     directory: Path
     scratch: Path
 
@@ -64,12 +66,14 @@ def opened(
         check_cpus(experiments[0].resources)
     digests: dict[str, str] = {}
     tokenizers: dict[str, str] = {}
+    data_caveats: dict[str, list[str]] = {}
     for experiment in experiments:
         digests |= workload.check(experiment)
         tokenizers |= workload.tokenizers(experiment)
+        data_caveats |= workload.data_caveats(experiment)
     directory = open_directory(output, experiments[0].name)
     with make_scratch() as scratch, hold(directory, scratch):
-        yield Opened(uri, cluster, digests, tokenizers, directory, scratch)
+        yield Opened(uri, cluster, digests, tokenizers, data_caveats, directory, scratch)
 
 
 @contextmanager
@@ -94,6 +98,7 @@ def start(ledger: Ledger, experiment: Experiment, here: Opened, cluster: Cluster
             storage=cluster.storage,
             options=options,
             tokenizers=here.tokenizers,
+            data_caveats=here.data_caveats,
         )
     )
 

@@ -24,6 +24,8 @@ PRINTED = {ours: printed for names in (DATASETS, MODELS, LOSSES) for printed, ou
     "wsabie": "WSABIE",
     "scan": "SCAN",
     "gsmn": "GSMN",
+    "hgr": "HGR",
+    "ce": "CE",
     "polynomial_self": "Polynomial (self)",
     "polynomial_relative": "Polynomial (relative)",
     "warp": "WARP",

@@ -3,7 +3,9 @@
 A version is a pyfunc with its loader, ``trainables.serving.retriever``: tensors as safetensors, all else as JSON, no
 pickle. This product itself reads only the tensors and the JSON from a registry, and runs no code of a registry.
 
-The alias points to the best version. Only versions with the metric and the data of the newest version compete. From the
+The alias points to the best version. Only versions with the metric and the data of the champion compete: other data, or
+another metric, never move the alias. A person moves it to such a version, or deletes it. Without an alias the oldest
+version decides. A version whose test rsum is not above chance competes for nothing. From the
 oldest to the newest, every version challenges the champion among those before it. A confirmed version beats every
 unconfirmed version. Between two confirmed versions Welch's test at the level of verdicts decides: the later version
 wins only where its mean is significantly higher. Without both deviations the higher value decides, and after a tie the
@@ -60,18 +62,31 @@ STD, SD, SEEDS = "std", "sd", "seeds"
 ``std`` (``ddof=0``) is compared, because versions of older releases have it alone; ``sd`` is that of the sample.
 """
 
+ABOVE_CHANCE = "above_chance"
+"""Tag: whether the test rsum is above chance, ``true`` or ``false``; no tag where that is not known."""
+
 
 def number_of(version: "ModelVersion") -> int:
     """Return the number of a version, from 1."""
     return int(version.version)
 
 
-def best_version(versions: Sequence["ModelVersion"]) -> "ModelVersion":
-    """Return the champion; at least one version must have our tags."""
+def best_version(versions: Sequence["ModelVersion"], current: int | None = None) -> "ModelVersion | None":
+    """Return the version that the alias is to point to, given its number now; ``None`` where no version may have it."""
     kind = itemgetter("data_digest", "metric")
-    ours = sorted((version for version in versions if version.tags.keys() >= COMPARED), key=number_of)
-    newest = kind(ours[-1].tags)
-    champion, *challengers = (version for version in ours if kind(version.tags) == newest)
+    good = [version for version in versions if version.tags.get(ABOVE_CHANCE) != "false"]
+    ours = sorted((version for version in good if version.tags.keys() >= COMPARED), key=number_of)
+    holder = next((version for version in versions if number_of(version) == current), None)
+    if holder is not None and not holder.tags.keys() >= COMPARED:
+        # A person gave the alias to a version that is not ours.
+        return holder
+    if holder is None and not ours:
+        return None
+    held = kind((holder or ours[0]).tags)
+    competing = [version for version in ours if kind(version.tags) == held]
+    if not competing:
+        return None
+    champion, *challengers = competing
     for challenger in challengers:
         if _beats(challenger, champion):
             champion = challenger
@@ -141,11 +156,15 @@ class RegistryError(UserError):
 
 @dataclass(frozen=True)
 class Registered:
-    """A version, from 1, of a model ``icr-<dataset>`` in the registry; the alias points to it if it is the champion."""
+    """A version, from 1, of a model ``icr-<dataset>`` in the registry; the alias points to it if it is the champion.
+
+    ``reason`` says why a version cannot be the champion, empty where it can, or is it.
+    """
 
     name: str
     version: int
     is_champion: bool
+    reason: str = ""
 
 
 def model_name(dataset: str) -> str:
@@ -163,7 +182,9 @@ def register(uri: str, packed: Path, champion: Champion) -> Registered:
     try:
         client = client_of(uri)
         version = _find_version(client, name, champion) or _create_version(client, name, packed, champion)
-        return Registered(name, version, _move_alias(client, name) == version)
+        holder = _move_alias(client, name)
+        reason = "" if holder == version else _why_not(client, name, version, holder)
+        return Registered(name, version, holder == version, reason)
     except store_failures() as error:
         raise RegistryError(f"{without_password(uri)}: {name} is not registered: {first_line(error)}") from None
 
@@ -221,7 +242,8 @@ def _create_version(client: "MlflowClient", name: str, packed: Path, champion: C
     source = f"{run.info.artifact_uri}/{ARTIFACT}"
     sd = Measure(champion.value, champion.std, champion.seeds).sample_std
     spread = {} if sd is None else {STD: str(champion.std), SD: str(sd), SEEDS: str(champion.seeds)}
-    tags, about = _tags(champion) | spread, about_version(champion)
+    known = {} if champion.above_chance is None else {ABOVE_CHANCE: str(champion.above_chance).lower()}
+    tags, about = _tags(champion) | spread | known, about_version(champion)
     version = client.create_model_version(name, source, run.info.run_id, tags=tags, description=about)
     made = number_of(version)
     first = _find_version(client, name, champion) or made
@@ -244,6 +266,19 @@ def about_version(champion: Champion) -> str:
     return "\n\n".join([*map(markdown, about), USAGE.format(model=f"models:/{model_name(champion.dataset)}@{ALIAS}")])
 
 
+def _why_not(client: "MlflowClient", name: str, version: int, holder: int | None) -> str:
+    """Return why a version does not compete with the champion; empty where it does."""
+    tags = {number_of(each): each.tags for each in _versions(client, name)}
+    own, others = tags.get(version, {}), tags.get(holder or 0, {})
+    if own.get(ABOVE_CHANCE) == "false":
+        return "its test rsum is not above chance"
+    words = {"data_digest": "other data", "metric": "another metric"}
+    differs = [word for key, word in words.items() if own.get(key) != others.get(key)]
+    if holder is None or not differs or not others.keys() >= COMPARED:
+        return ""
+    return f"version {holder} has {' and '.join(differs)}; move the alias in MLflow if this one counts"
+
+
 @contextmanager
 def _tolerating(code: str) -> Iterator[None]:
     """Ignore MLflow's error with this code, which says that another process was first."""
@@ -256,15 +291,16 @@ def _tolerating(code: str) -> Iterator[None]:
             raise
 
 
-def _move_alias(client: "MlflowClient", name: str) -> int:
-    """Point the alias to the best version until it is found there; return the version."""
+def _move_alias(client: "MlflowClient", name: str) -> int | None:
+    """Point the alias to the best version until it is found there; return the version, ``None`` where none may be."""
     for _ in range(ATTEMPTS):
         # Another machine may remove a version between two requests; the next attempt no longer finds that version.
         with _tolerating("RESOURCE_DOES_NOT_EXIST"):
-            best = number_of(best_version(_versions(client, name)))
-            if champion_number(client, name) == best:
-                return best
-            client.set_registered_model_alias(name, ALIAS, str(best))
+            current = champion_number(client, name)
+            best = best_version(_versions(client, name), current)
+            if best is None or current == number_of(best):
+                return current if best is not None else None
+            client.set_registered_model_alias(name, ALIAS, str(number_of(best)))
     raise RegistryError(f"{name}: the alias {ALIAS} does not stay where it is put; `orchestrator sync` tries again")
 
 

@@ -17,7 +17,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.records import EvaluatedOnTest, OpenedTest
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.results.answers import Summary, headline_of
+from orchestrator.results.answers import Summary, chance_of, headline_of
 from orchestrator.results.winner import find_champions, find_winners
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.text.values import values_text
@@ -116,6 +116,8 @@ class Champion:
         std: Standard deviation of ``value`` over the seeds (``ddof=0``), >= 0; ``None`` without a confirmation, for one
             seed, and in packages of older versions.
         seeds: Number of trainings over which ``value`` is a mean, >= 1.
+        above_chance: Whether the rsum on test is above that of a random ranking; ``None`` where the test split was not
+            opened, and in packages of older versions.
     """
 
     dataset: str
@@ -131,6 +133,7 @@ class Champion:
     test: float | None = field(default=None, compare=False)
     std: float | None = field(default=None, compare=False)
     seeds: int = field(default=1, compare=False)
+    above_chance: bool | None = field(default=None, compare=False)
 
 
 def pack_champions(history: History, workload: Workload, checkpoints: Checkpoints, directory: Path) -> list[str]:
@@ -173,6 +176,7 @@ def describe_champion(history: History, dataset: str, trial: Trial) -> Champion:
     winner, verdict = summary.winners[dataset], summary.verdicts.get(dataset)
     name = metric.removeprefix("val/")
     best = verdict.winner if winner.confirmed and verdict is not None else None
+    rsum, chance = (winner.test or {}).get("rsum"), chance_of(summary, dataset)
     return Champion(
         dataset=Path(dataset).name,
         experiment=history.name,
@@ -186,4 +190,5 @@ def describe_champion(history: History, dataset: str, trial: Trial) -> Champion:
         test=(winner.test or {}).get(name),
         std=None if best is None else best.measures()[metric].std,
         seeds=winner.seeds,
+        above_chance=None if rsum is None or chance is None else rsum > chance,
     )

@@ -3,16 +3,14 @@
 The samples (COCOS) are counted in one pass over the train split, in the batches of the training.
 """
 
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from orchestrator.experiment.plugins import load_plugins
+from orchestrator.workload.vectors import rank_files
 from trainables.checkpoint import BEST, read_best_config, read_file, resolve_checkpoint
 from trainables.config import TrialConfig
 from trainables.data.dataset import load_dataset, open_dataset
@@ -25,8 +23,6 @@ from trainables.ranks import Ranks, chance_rsum, read_ranks, write_ranks
 from trainables.seeding import choose_device, generator
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from trainables.cocos import Convention
     from trainables.data.dataset import Split
 
@@ -70,46 +66,12 @@ def _read_split(folder: Path, split: str, dataset: str, data_root: Path) -> "Ran
 
 def _rank_vectors(folder: Path, split: str, dataset: str, data_root: Path) -> "Ranks":
     """Return the ranks of embeddings or similarities."""
-    import torch
-
-    from trainables.evaluation import ranks_of
-    from trainables.positive_ranks import rank_positives, rank_similarity
-
     similarities, images, captions = (folder / f"{split}_{name}.npy" for name in ("similarity", "images", "captions"))
     if not similarities.exists() and not (images.exists() and captions.exists()):
         raise DataError(f"{folder}: holds nothing about {split}; it must have {_forms(split)}")
     part: Split = load_dataset(dataset, data_root, features=None).splits[split]
-    if part.labels is not None:
-        raise DataError(f"{dataset}: has images with classes; vectors of other programs are read of captions alone")
-    owners = torch.from_numpy(part.image_of_caption.astype(np.int64))
-    sizes = len(part.image_rows), len(owners)
-    try:
-        if similarities.exists():
-            i2t, t2i = rank_similarity(_read(similarities, sizes), owners)
-        else:
-            i2t, t2i = rank_positives(_read(images, (sizes[0], -1)), _read(captions, (sizes[1], -1)), owners)
-    except ValueError as error:
-        raise DataError(f"{folder}: {split}: {error}") from None
-    return ranks_of(part, i2t, t2i)
-
-
-def _read(file: Path, shape: tuple[int, int]) -> "Tensor":
-    """Return the array of a file, float32 or float64, after a check of its shape; -1 is any length."""
-    import torch
-
-    try:
-        # Mapped, so that a file of another shape is refused before its values are read.
-        values = np.load(file, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError, SyntaxError, zipfile.BadZipFile) as error:
-        raise DataError(f"{file}: holds no array, or is damaged: {error}") from None
-    if not isinstance(values, np.ndarray):
-        raise DataError(f"{file}: must be one array as numpy.save writes it, got an archive")
-    expected = " x ".join("any" if size < 0 else f"{size:,}" for size in shape)
-    if values.ndim != 2 or any(size not in (-1, length) for size, length in zip(shape, values.shape, strict=True)):
-        raise DataError(f"{file}: must have the shape {expected} of the split, got {values.shape}")
-    if values.dtype.kind != "f":
-        raise DataError(f"{file}: must hold floating-point numbers, got {values.dtype}")
-    return torch.from_numpy(values.astype(np.float64 if values.dtype.itemsize == 8 else np.float32))
+    files = [similarities] if similarities.exists() else [images, captions]
+    return rank_files(files, part).folds[0]
 
 
 def _metrics(ranks: "Ranks") -> dict[str, float]:

@@ -13,11 +13,19 @@ from orchestrator.experiment.plugins import installed_sources, load_plugins
 from orchestrator.experiment.values import NAME, check_folder_name
 from orchestrator.experiment.yaml_files import Document, override, read_yaml, validate, yaml_text
 from orchestrator.journal.lock import hold
+from orchestrator.workload.notes import similarity_notes
 from search_spaces import SPACES
 from search_spaces.other_names import suggestion
 from trainables.checkpoint import BEST, EpochReport, find_latest, read_file, save_epoch
 from trainables.config import TrialConfig, check_metric
-from trainables.data.dataset import Dataset, check_batch_size, check_modality, data_notes, open_dataset
+from trainables.data.dataset import (
+    Dataset,
+    check_batch_size,
+    check_modality,
+    check_region_counts,
+    data_notes,
+    open_dataset,
+)
 from trainables.errors import CheckpointError, ConfigError, DataError, Mistakes
 from trainables.files import make_writable, parse_state, write_whole
 from trainables.plugins.in_use import references
@@ -147,6 +155,7 @@ def train(
     check_metric(config.metric)
     data = open_dataset(config, Path(data_root))
     check_modality(config, data)
+    check_region_counts(config, data)
     check_batch_size(data, config.training)
     with _opened(directory, resume=resume):
         return _train(config, data, directory, resume, device, on_start, on_step, on_report)
@@ -170,7 +179,8 @@ def _train(
 
     chosen = choose_device(device)
     steps = count_steps(data.splits["train"], config.training)
-    on_start(TrainingStart(directory, str(chosen), steps, tuple(data_notes(config, data))))
+    notes = (*data_notes(config, data), *similarity_notes(config.model, config.loss))
+    on_start(TrainingStart(directory, str(chosen), steps, notes))
     checkpoint = find_latest(directory) if resume else None
     is_resumed = checkpoint is not None
     text = yaml_text(config.to_dict())

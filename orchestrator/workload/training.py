@@ -9,19 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.experiment.experiment import Experiment, data_key
 from orchestrator.storage.bucket import ObjectStore, fetch_dataset, is_bucket
+from orchestrator.workload.notes import similarity_notes
 from orchestrator.workload.workload import Stream, TestEvaluation, TrialGroup
 from trainables.checkpoint import EpochReport, Outcome
-from trainables.config import PIXELS, TEXT, TOKENIZERS, TrialConfig
+from trainables.config import NO_FEATURES, PIXELS, TEXT, TOKENIZERS, TrialConfig
 from trainables.data.dataset import (
     check_batch_size,
     check_modality,
+    check_region_counts,
     check_widths,
     data_notes,
     data_settings,
     load_dataset,
     made_by_tokenizer,
+    members_of,
 )
 from trainables.data.features import description_of
+from trainables.data.repeats import repeat_warnings
 from trainables.data.source import find_source
 from trainables.data.text_features import extractor_file
 from trainables.errors import DataError
@@ -78,6 +82,7 @@ class TrainablesWorkload:
             _judgements(config.dataset, self.data_root, data)
             digests[data_key(config)] = data.digest
             check_modality(config, data)
+            check_region_counts(config, data)
             check_widths(config, data)
             searched = cell.space.training.get("batch_size")
             for size in searched.ends() if searched else (cell.training.batch_size,):
@@ -89,10 +94,22 @@ class TrainablesWorkload:
         configs = [experiment.trial_config(cell, {}) for cell in experiment.cells()]
         return {config.dataset: name for config in configs if (name := self._tokenizer(config)) is not None}
 
+    def data_caveats(self, experiment: Experiment) -> dict[str, list[str]]:
+        """Return dataset -> sentences about pictures and captions that are there several times."""
+        configs = [experiment.trial_config(cell, {}) for cell in experiment.cells()]
+        caveats: dict[str, list[str]] = {}
+        for config in configs:
+            splits = self.open_data(config).splits
+            if splits["train"].labels is None:
+                of_data = repeat_warnings({name: members_of(split) for name, split in splits.items()})
+                caveats.setdefault(config.dataset, []).extend(f"{config.dataset}: {sentence}." for sentence in of_data)
+        return {dataset: list(dict.fromkeys(sentences)) for dataset, sentences in caveats.items() if sentences}
+
     def notes(self, experiment: Experiment) -> list[str]:
         """Return what trainings do with their data that the experiment does not say, a sentence each."""
         configs = [experiment.trial_config(cell, {}) for cell in experiment.cells()]
         notes = [note for config in configs for note in data_notes(config, self.open_data(config))]
+        notes += [note for config in configs for note in similarity_notes(config.model, config.loss)]
         notes += [
             f"{config.dataset}: the features of its captions were made with the tokenizer {name}"
             for config in configs
@@ -168,7 +185,8 @@ class TrainablesWorkload:
         from trainables.serving.packed import write_retriever
 
         data = self.open_data(config)
-        origin = None if config.features == PIXELS else description_of(self._feature_file(config, config.features))
+        has_file = config.features not in (PIXELS, NO_FEATURES)
+        origin = description_of(self._feature_file(config, config.features)) if has_file else None
         extractor = extractor_file(self._feature_file(config, TEXT)) if config.reads_text_features else None
         write_retriever(folder, checkpoint, data, "test", origin=origin, text_extractor=extractor)
 

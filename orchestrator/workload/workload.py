@@ -76,6 +76,10 @@ class Workload(Protocol):
         """Return dataset -> what cuts its captions into tokens, after ``check``."""
         ...
 
+    def data_caveats(self, experiment: Experiment) -> dict[str, list[str]]:
+        """Return dataset -> sentences about pictures and captions that are there several times, after ``check``."""
+        ...
+
     def notes(self, experiment: Experiment) -> list[str]:
         """Return what trainings do with their data that the experiment does not say, a sentence each."""
         ...

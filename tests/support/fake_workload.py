@@ -47,6 +47,9 @@ class FakeWorkload:
     def tokenizers(self, experiment: Experiment) -> dict[str, str]:
         return dict.fromkeys(experiment.datasets, "english")
 
+    def data_caveats(self, experiment: Experiment) -> dict[str, list[str]]:
+        return {}
+
     def notes(self, experiment: Experiment) -> list[str]:
         return []
 

@@ -65,11 +65,15 @@ def test_a_plugin_model_without_parameters_refuses_every_parameter(tmp_path: Pat
 
 
 def test_the_table_names_what_the_models_take() -> None:
+    from trainables.models.ce import CE
+    from trainables.models.gsmn import GSMN
+    from trainables.models.hgr import HGR
     from trainables.models.scan import AGGREGATIONS, NORMS, SCAN
     from trainables.models.vsrn import RegionReasoning
     from trainables.models.wsabie import WSABIE
 
-    for model, encoder in {"vsrn": RegionReasoning, "wsabie": WSABIE, "scan": SCAN}.items():
+    ours = {"vsrn": RegionReasoning, "wsabie": WSABIE, "scan": SCAN, "gsmn": GSMN, "hgr": HGR, "ce": CE}
+    for model, encoder in ours.items():
         parameters = inspect.signature(encoder).parameters.values()
         assert {one.name for one in parameters if one.kind is one.KEYWORD_ONLY} == MODEL_PARAMETERS[model].keys()
     words = MODEL_PARAMETERS["scan"]

@@ -28,7 +28,7 @@ COUNTS = (1, 9, 4)
 
 
 DATA = tiny_dataset(images=30, captions_per_image=COUNTS)
-SMALL = TrainingConfig(epochs=1, batch_size=8, embedding_size=4, word_size=4, cocos_every=1)
+SMALL = TrainingConfig(epochs=1, batch_size=8, embedding_size=16, word_size=4, cocos_every=1)
 
 
 def make_config(model: str, loss: str, batches: str) -> TrialConfig:

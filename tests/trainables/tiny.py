@@ -7,6 +7,7 @@ import numpy as np
 
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.data.dataset import Dataset, Split
+from trainables.data.inputs import Column
 from trainables.data.text_files import Strings
 from trainables.data.tokenizers import END, SPECIAL, START, Vocabulary
 
@@ -43,12 +44,39 @@ def suited(data: Dataset, config: TrialConfig, regions: int = 3) -> Dataset:
     """
     if config.reads_text_features:
         return replace(data, splits={name: _with_bags(split) for name, split in data.splits.items()})
-    if config.features == "global":
+    data = replace(
+        data, splits={name: _with_inputs(part, config.inputs, regions) for name, part in data.splits.items()}
+    )
+    if config.features in ("global", "none"):
         return data
     features = data.splits["train"].features
     parts = np.arange(features.shape[1]) % regions == np.arange(regions)[:, None]
     shown = (features[:, None] * parts + 0.1).astype(np.float16)
     return replace(data, splits={name: replace(split, features=shown) for name, split in data.splits.items()})
+
+
+def _with_inputs(split: Split, names: tuple[str, ...], regions: int) -> Split:
+    """Return a split with random inputs: boxes, experts of which some are missing, chains of words, and role graphs."""
+    rng, rows = np.random.default_rng(1), len(split.features)
+    columns, tokens, captions = {}, {}, {}
+    if "boxes" in names:
+        boxes = np.sort(rng.random((rows, regions, 2, 2)), axis=2).reshape(rows, regions, 4).astype(np.float32)
+        columns["boxes"] = Column(boxes, split.image_rows)
+    if "experts" in names:
+        words = split.features[:, None].astype(np.float32)
+        columns["experts.words"] = Column(words[:, 0], split.image_rows, np.ones(rows, np.int64))
+        lengths = rng.integers(0, 3, rows)
+        sets = np.repeat(words, 2, axis=1) * (np.arange(2) < lengths[:, None])[..., None]
+        columns["experts.sets"] = Column(sets, split.image_rows, lengths)
+    places = np.concatenate([np.arange(length) for length in np.diff(split.offsets)])
+    if "parses" in names:
+        tokens["heads"] = np.maximum(places - 1, 0).astype(np.int16)
+    if "role_graphs" in names:
+        tokens["phrases"] = np.where(places == 1, 1, np.where(places == 2, 1 << 4, 0)).astype(np.int16)
+        count = len(split.image_of_caption)
+        captions["roles"] = np.tile(np.array([0, -1, -1, -1, 2, -1, -1, -1, -1, -1], np.int16), (count, 1))
+        captions["links"] = np.tile(np.array([1, 0, 0, 0], np.int16), (count, 1))
+    return replace(split, columns=columns, token_numbers=tokens, caption_numbers=captions)
 
 
 def _with_bags(split: Split) -> Split:

@@ -22,10 +22,11 @@ import torch
 from torch import Tensor
 
 from trainables.config import TrainingConfig
-from trainables.data.dataset import Split
+from trainables.data.dataset import Split, members_of
 from trainables.data.npy_files import read_rows
 from trainables.data.pictures import ImageFiles
 from trainables.errors import ConfigError, DataError
+from trainables.representations import CaptionInputs, Captions, ImageInputs, Sets
 
 Item = TypeVar("Item")
 
@@ -63,10 +64,44 @@ class ResidentSplit:
             self._caption_features = _Rows(split.caption_features, split.caption_rows, device)
         self._pixels = None if split.files is None else _Pixels(split.files, split.image_rows, device, crop_size)
         self._features = _Rows(split.features, split.image_rows, device)
+        self._feature_lengths = _lengths(split.feature_lengths, split.image_rows)
+        self._columns = {
+            key: (_Rows(column.values, column.rows, device), _lengths(column.lengths, column.rows))
+            for key, column in split.columns.items()
+        }
+        self._token_numbers = {key: _tensor(values).to(device) for key, values in split.token_numbers.items()}
+        self._caption_numbers = {key: _tensor(values).to(device) for key, values in split.caption_numbers.items()}
         self._views = None if split.views is None else _Rows(split.views, split.image_rows, device)
         self._view_count = 0 if split.views is None else split.views.shape[1]
         self._drawn: tuple[int | None, Tensor] = (None, self.lengths)
         self._diagonals: dict[int, Tensor] = {}
+        self._set_groups(split)
+
+    def _set_groups(self, split: Split) -> None:
+        """Keep which images and captions are equal, where some are: most splits need no further masks."""
+        members = members_of(split)
+        self.image_groups = torch.arange(self.image_count)
+        self._caption_groups: Tensor | None = None
+        if split.labels is None:
+            if members.equal_images:
+                self.image_groups = torch.from_numpy(members.image_groups.astype(np.int64))
+            if members.is_shared.any():
+                self._caption_groups = torch.from_numpy(members.caption_groups.astype(np.int64))
+
+    def fits(self, images: Tensor, captions: Tensor) -> Tensor:
+        """Return which captions fit which images, (I,) and (C,) indices on the CPU -> (I, C), bool, on the CPU.
+
+        A caption fits an image if it is of the image, or of an equal image, or equals one of these captions that does.
+        """
+        owners = self.image_groups[self.image_of_caption[captions]]
+        fits = self.image_groups[images][:, None] == owners
+        if self._caption_groups is None:
+            return fits
+        groups = self._caption_groups[captions]
+        if len(groups.unique()) == len(groups):
+            return fits
+        equal = (groups[:, None] == groups).float()
+        return fits.float() @ equal > 0
 
     def diagonal(self, size: int) -> Tensor:
         """Return the identity matrix as bool, on the device: one tensor for each size, so losses check it once."""
@@ -76,11 +111,27 @@ class ResidentSplit:
                 self._diagonals[size] = torch.eye(size, dtype=torch.bool, device=self.device)
         return self._diagonals[size]
 
-    def request_images(self, indices: Tensor, draw: int | None = None) -> Callable[[], Tensor]:
+    def request_images(self, indices: Tensor, draw: int | None = None) -> Callable[[], ImageInputs]:
         """Begin to read some images, and return a function that waits for them.
 
-        It returns shape (len(indices), ...), on the split's device: float32 features or uint8 pixels.
+        It returns shape (len(indices), ...), on the split's device: float32 features or uint8 pixels; sets of features
+        where these have lengths; and where the split has further inputs all inputs by their names.
         """
+        request = self._request_features(indices, draw)
+        if not self._columns and self._feature_lengths is None:
+            return request
+        return partial(self._with_inputs, indices, request)
+
+    def _with_inputs(self, indices: Tensor, features: Callable[[], Tensor]) -> ImageInputs:
+        of_features = _sets(features(), self._feature_lengths, indices)
+        if not self._columns:
+            return of_features
+        of_columns = {
+            key: _sets(rows.gather(indices), lengths, indices) for key, (rows, lengths) in self._columns.items()
+        }
+        return {"features": of_features, **of_columns}
+
+    def _request_features(self, indices: Tensor, draw: int | None) -> Callable[[], Tensor]:
         if self._pixels is not None:
             return self._pixels.request(indices, draw)
         if draw is None or self._views is None:
@@ -92,16 +143,17 @@ class ResidentSplit:
             self._drawn = draw, torch.randint(self._view_count, (self.image_count,), generator=generator)
         return partial(self._views.gather, indices, self._drawn[1][indices])
 
-    def image_chunks(self, size: int) -> Iterator[Tensor]:
+    def image_chunks(self, size: int) -> Iterator[ImageInputs]:
         """Yield all images in their order, ``size`` at a time."""
         chunks = torch.arange(self.image_count).split(size)
         for images in one_ahead(self.request_images(chunk) for chunk in chunks):
             yield images()
 
-    def captions(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+    def captions(self, indices: Tensor) -> tuple[CaptionInputs, Tensor]:
         """Return captions on the device, and their tokens' numbers (C,) on the CPU.
 
-        Captions are token ids (C, T), zero-padded to the longest; or features (C, D), float32, where the split has any.
+        Captions are token ids (C, T), zero-padded to the longest; or features (C, D), float32, where the split has any;
+        or ``Captions`` where it has further inputs.
         """
         lengths = self.lengths[indices]
         if self._caption_features is not None:
@@ -111,7 +163,11 @@ class ResidentSplit:
         ends, places = lengths.to(self.device, non_blocking=True), indices.to(self.device, non_blocking=True)
         inside = positions < ends[:, None]
         where = self._starts[places][:, None] + positions
-        return self._tokens[where * inside].long() * inside, lengths
+        tokens = self._tokens[where * inside].long() * inside
+        if not self._token_numbers and not self._caption_numbers:
+            return tokens, lengths
+        of_tokens = {key: values[where * inside].long() * inside for key, values in self._token_numbers.items()}
+        return Captions(tokens, of_tokens, {k: v[places].long() for k, v in self._caption_numbers.items()}), lengths
 
 
 class _Pixels:
@@ -168,6 +224,18 @@ class _Rows:
         return torch.from_numpy(rows).to(self._device).to(torch.float32)
 
 
+def _lengths(lengths: np.ndarray | None, rows: np.ndarray) -> Tensor | None:
+    """Return the sizes of the sets of a split's images, (I,), int64, on the CPU."""
+    return None if lengths is None else torch.from_numpy(lengths[rows])
+
+
+def _sets(vectors: Tensor, lengths: Tensor | None, images: Tensor) -> Tensor | Sets:
+    """Return the sets of some images, of vectors (N, T, E) or (N, E); the vectors where they have no lengths."""
+    if lengths is None:
+        return vectors
+    return Sets(vectors if vectors.dim() == 3 else vectors[:, None], lengths[images])
+
+
 def copy_rows(array: np.ndarray, rows: np.ndarray, device: torch.device) -> Tensor:
     """Copy rows of an array to a device as float16, a part at a time, because they may exceed the machine's memory."""
     copied = torch.empty((len(rows), *array.shape[1:]), dtype=torch.float16, device=device)
@@ -197,19 +265,20 @@ class Batch:
     """The data of one training step.
 
     Attributes:
-        images: Features, shape (I, D) or (I, R, D), float32; or pixels, shape (I, S, S, 3), uint8.
+        images: Features, shape (I, D) or (I, R, D), float32, or sets of such; or pixels, shape (I, S, S, 3), uint8; or
+            all inputs by their names, see ``ResidentSplit.request_images``.
         tokens: Word ids, shape (C, T), int64, 0 after each caption's end. Where the split has features of captions:
-            these features, (C, D), float32.
+            these features, (C, D), float32. With further inputs of captions: ``Captions``.
         lengths: Tokens of each caption, shape (C,), int64, on the CPU.
         positives: Matching pairs, shape (I, C), bool.
         ignore: Pairs that are neither positive nor negative, shape (I, C), bool; ``None`` where there are none.
-        image_groups: Index of each image in its split, or its class where the split has classes, shape (I,), int64, on
-            the CPU.
+        image_groups: A number of each image that equal images of its split share, or its class where the split has
+            classes, shape (I,), int64, on the CPU.
         caption_groups: The same of each caption's image, shape (C,). An image and a caption of one group fit.
     """
 
-    images: Tensor
-    tokens: Tensor
+    images: ImageInputs
+    tokens: CaptionInputs
     lengths: Tensor
     positives: Tensor
     ignore: Tensor | None
@@ -224,7 +293,10 @@ def epoch_batches(
     if split.labels is not None:
         return class_batches(split, split.labels, training.batch_size, training.captions_per_image, generator, draw)
     if training.batches == "images":
-        return image_batches(split, training.batch_size, training.captions_per_image, generator, draw)
+        mask = training.duplicates == "mask"
+        return image_batches(
+            split, training.batch_size, training.captions_per_image, generator, draw, mask_duplicates=mask
+        )
     order = order_pairs(split, training.batch_size, training.length_buckets, generator)
     return pair_batches(split, order, mask_duplicates=training.duplicates == "mask", draw=draw)
 
@@ -248,9 +320,9 @@ def pair_batches(
 ) -> Iterator[Batch]:
     """Yield image-caption pairs, a batch for each tensor of caption indices.
 
-    Positives are the diagonal. Another caption of an image that is twice in the batch is ignored if
-    ``mask_duplicates``, otherwise a negative, as in the published code. A batch of a single pair has nothing to
-    compare with and is left out.
+    Positives are the diagonal. Another caption that fits an image (``ResidentSplit.fits``), such as a caption of an
+    image that is twice in the batch, is ignored if ``mask_duplicates``, otherwise a negative, as in the published code.
+    A batch of a single pair has nothing to compare with and is left out.
     """
     compared = (captions for captions in order if len(captions) > 1)
     owners = split.image_of_caption
@@ -259,11 +331,18 @@ def pair_batches(
 
 
 def image_batches(
-    split: ResidentSplit, batch_size: int, captions_per_image: int, generator: torch.Generator, draw: int | None = None
+    split: ResidentSplit,
+    batch_size: int,
+    captions_per_image: int,
+    generator: torch.Generator,
+    draw: int | None = None,
+    *,
+    mask_duplicates: bool = True,
 ) -> Iterator[Batch]:
     """Yield each image once, with its captions, or as many of them, drawn anew, as ``captions_per_image`` allows.
 
-    The last batch may be smaller; one of a single image has nothing to compare with and is left out.
+    Captions of other images that fit an image (``ResidentSplit.fits``) are ignored if ``mask_duplicates``. The last
+    batch may be smaller; one of a single image has nothing to compare with and is left out.
     """
     owners = split.image_of_caption
     counts = owners.bincount(minlength=split.image_count)
@@ -278,7 +357,9 @@ def image_batches(
         captions = shuffled[(firsts[part][:, None] + places)[places < taken[:, None]]]
         tokens, lengths = split.captions(captions)
         positives = (part[:, None] == owners[captions]).to(split.device, non_blocking=True)
-        yield Batch(images(), tokens, lengths, positives, None, part, owners[captions])
+        ignore = _also_fitting(split, part, captions, positives) if mask_duplicates else None
+        groups = split.image_groups
+        yield Batch(images(), tokens, lengths, positives, ignore, groups[part], groups[owners[captions]])
 
 
 def class_batches(
@@ -349,12 +430,19 @@ def _packed(groups: Iterable[Tensor], size: int) -> Iterator[Tensor]:
         yield torch.cat(batch)
 
 
-def _pair_batch(split: ResidentSplit, captions: Tensor, images: Tensor, *, mask_duplicates: bool) -> Batch:
+def _pair_batch(split: ResidentSplit, captions: Tensor, images: ImageInputs, *, mask_duplicates: bool) -> Batch:
     owners = split.image_of_caption[captions]
     tokens, lengths = split.captions(captions)
     diagonal = split.diagonal(len(captions))
-    same_image = owners[:, None] == owners
-    # Decided on the CPU, where the owners lie: a batch that holds no image twice needs no mask.
-    has_duplicates = mask_duplicates and int(same_image.sum()) > len(captions)
-    ignore = same_image.to(split.device, non_blocking=True) & ~diagonal if has_duplicates else None
-    return Batch(images, tokens, lengths, diagonal, ignore, owners, owners)
+    ignore = _also_fitting(split, owners, captions, diagonal) if mask_duplicates else None
+    groups = split.image_groups[owners]
+    return Batch(images, tokens, lengths, diagonal, ignore, groups, groups)
+
+
+def _also_fitting(split: ResidentSplit, images: Tensor, captions: Tensor, positives: Tensor) -> Tensor | None:
+    """Return the pairs of a batch that fit beside the positives, (I, C), on the device; ``None`` where there are none.
+
+    Decided on the CPU, where the indices lie: most batches need no mask. Each caption has one positive, on the device.
+    """
+    fits = split.fits(images, captions)
+    return fits.to(split.device, non_blocking=True) & ~positives if int(fits.sum()) > len(captions) else None

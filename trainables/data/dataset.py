@@ -8,14 +8,14 @@ import contextlib
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from trainables.config import PIXELS, TEXT, TEXT_MODELS, TrainingConfig, TrialConfig
+from trainables.config import NO_FEATURES, PIXELS, TEXT, TEXT_MODELS, TrainingConfig, TrialConfig
 from trainables.data.corpus import SPLITS, Corpus, as_consequences, check_records, empty_splits
 from trainables.data.features import (
     check_caption_features,
@@ -30,11 +30,28 @@ from trainables.data.features import (
     sidecars,
     view_files,
 )
+from trainables.data.inputs import (
+    INPUTS,
+    REGION_LENGTHS,
+    CaptionInput,
+    Column,
+    ImageInput,
+    check_image_input,
+    check_lengths,
+    image_columns,
+    input_files,
+    input_numbers,
+    input_rows,
+    inputs_digest_lines,
+    lengths_file,
+    lengths_of,
+)
 from trainables.data.pictures import ImageFiles, check_links, find_image_files, link_problem
 from trainables.data.prepared import CAPTION_ROWS, VERSION, FeatureRows, SplitArrays, open_prepared, prepare
+from trainables.data.repeats import Members, group_images
 from trainables.data.source import Source, find_source
 from trainables.data.text_features import NAME as TFIDF
-from trainables.data.text_files import Strings
+from trainables.data.text_files import Strings, file_digest
 from trainables.data.tokenizers import (
     ENGLISH,
     REASONS,
@@ -48,7 +65,7 @@ from trainables.data.tokenizers import (
 )
 from trainables.errors import ConfigError, DataError
 from trainables.files import alone, default_cache, read_state, remembered, write_whole, writing_to
-from trainables.model_parameters import check_identity
+from trainables.model_parameters import READS_LENGTHS, check_identity
 
 _INFERRED = {tokenizer.name: tokenizer for tokenizer in REASONS}
 
@@ -73,8 +90,16 @@ class Split:
         caption_features: Rows of the whole file of the captions' features, shape (rows, D), float16 or float32,
             memory-mapped; ``None`` where these were not asked for.
         caption_rows: Row of each caption in ``caption_features``, shape (C,), int64; ``None`` without such features.
+        image_groups: A number of each image, shape (I,), int64, that equal feature rows of all splits share; ``None``
+            where that is not known.
+        caption_groups: The same of captions with equal tokens, shape (C,).
         labels: Class of each image, shape (I,), int64, where images retrieve images of their class; ``None`` where
             images and captions retrieve each other. Caption i is then image i, with its features.
+        feature_lengths: Number of regions, or frames, of each row of ``features``, shape (rows,), int64; ``None`` where
+            all rows have equally many.
+        columns: Further inputs of the images by their keys, see ``inputs.INPUTS``.
+        token_numbers: Further input -> whole numbers of all tokens, one after the other, shape (T,).
+        caption_numbers: Further input -> whole numbers of each caption, shape (C, ...).
     """
 
     name: str
@@ -91,6 +116,12 @@ class Split:
     caption_features: np.ndarray | None = None
     caption_rows: np.ndarray | None = None
     labels: np.ndarray | None = None
+    feature_lengths: np.ndarray | None = None
+    columns: Mapping[str, Column] = field(default_factory=dict)
+    token_numbers: Mapping[str, np.ndarray] = field(default_factory=dict)
+    caption_numbers: Mapping[str, np.ndarray] = field(default_factory=dict)
+    image_groups: np.ndarray | None = None
+    caption_groups: np.ndarray | None = None
 
     def queries_digest(self) -> str:
         """Return the SHA-256 of the ids of the images and the captions, whatever the features are; 64 hex digits."""
@@ -113,6 +144,11 @@ class Split:
             captions=self.captions[:captions],
             caption_rows=None if self.caption_rows is None else self.caption_rows[:captions],
             labels=None if self.labels is None else self.labels[:images],
+            columns={key: replace(column, rows=column.rows[:images]) for key, column in self.columns.items()},
+            token_numbers={key: values[: self.offsets[captions]] for key, values in self.token_numbers.items()},
+            caption_numbers={key: values[:captions] for key, values in self.caption_numbers.items()},
+            image_groups=None if self.image_groups is None else self.image_groups[:images],
+            caption_groups=None if self.caption_groups is None else self.caption_groups[:captions],
         )
 
 
@@ -129,6 +165,13 @@ class Dataset:
     splits: Mapping[str, Split]
 
 
+def members_of(split: Split) -> Members:
+    """Return which images and captions of a split are equal; without that knowledge each is another."""
+    images = np.arange(len(split.image_rows)) if split.image_groups is None else split.image_groups
+    captions = np.arange(len(split.captions)) if split.caption_groups is None else split.caption_groups
+    return Members(np.asarray(images), np.asarray(captions), np.asarray(split.image_of_caption))
+
+
 def open_dataset(config: TrialConfig, data_root: Path) -> Dataset:
     """Load the dataset of a trial with the features that its model reads; see ``load_dataset``."""
     return load_dataset(config.dataset, data_root, **data_settings(config))
@@ -139,9 +182,10 @@ def data_settings(config: TrialConfig) -> dict[str, Any]:
     return {
         "vocabulary": config.vocabulary,
         "tokenizer": config.tokenizer,
-        "features": config.features,
+        "features": None if config.features == NO_FEATURES else config.features,
         "text": config.reads_text_features,
         "val_images": config.val_images,
+        "inputs": config.inputs,
     }
 
 
@@ -154,6 +198,7 @@ def load_dataset(
     features: str | None = "global",
     text: bool = False,
     val_images: int | None = None,
+    inputs: Sequence[str] = (),
 ) -> Dataset:
     """Load a dataset, preparing it in the user's cache directory if this has not been done before.
 
@@ -167,6 +212,7 @@ def load_dataset(
             (images, 0); ``pixels`` for the image files instead of features.
         text: With the features of the captions (rows, D), ``features_text.npy``.
         val_images: Keep only the first val images, this many; the published code keeps 1,000.
+        inputs: Further inputs, keys of ``inputs.INPUTS``.
 
     Raises:
         DataError: If the dataset has problems; the message lists all, each with file and record. If the features of its
@@ -182,7 +228,9 @@ def load_dataset(
     cut = tokenizer_of(source, tokenizer)
     if tokenizer is not None:
         _check_made_with(cut, texts)
-    digest = dataset_digest(source, files, texts, cut)
+    if inputs:
+        input_files(source.folder, inputs)
+    digest = dataset_digest(source, files, texts, cut, inputs)
     # Another version of a plug-in may read other captions from the same files.
     reader = "" if source.plugin is None else f"-{source.plugin.digest[:12]}"
     folder = default_cache() / f"{source.name}-{digest[:24]}-{vocabulary}-v{VERSION}{reader}"
@@ -190,16 +238,26 @@ def load_dataset(
     if opened is None:
         corpus = source.read()
         asked = {name: paths for name, paths in ((kind, files), (TEXT, texts)) if name and paths}
-        if problems := find_problems(source, corpus, asked):
+        if problems := find_problems(source, corpus, asked, inputs):
             raise DataError(problems)
         numbered = {split: np.arange(len(corpus.split(split)), dtype=np.int64) for split in SPLITS}
         rows = {"image_rows": feature_rows(corpus, files) if files else numbered}
+        images = np.cumsum([0, *(len(numbered[split]) for split in SPLITS)])
+        own = {split: numbered[split] + first for split, first in zip(SPLITS, images[:-1], strict=True)}
+        rows["image_groups"] = group_images(files, rows["image_rows"]) if files else own
         rows |= {CAPTION_ROWS: feature_rows(corpus, texts, of_captions=True)} if texts else {}
+        rows |= {f"rows.{key}": of_split for key, of_split in input_rows(corpus, source.folder, inputs).items()}
+        rows |= _numbers(source, corpus, inputs, cut)
         opened = _prepare_once(folder, corpus, rows, vocabulary, cut)
     if opened is None:
         raise DataError(f"{folder}: the prepared dataset is damaged as soon as it is written; is the disk full?")
     splits = {
-        split: _make_split(split, files.get(split), texts.get(split), arrays, has_labels=source.has_one_modality)
+        split: _with_inputs(
+            _make_split(split, files.get(split), texts.get(split), arrays, has_labels=source.has_one_modality),
+            source.folder,
+            inputs,
+            opened[2][split],
+        )
         for split, arrays in opened[1].items()
     }
     if features == PIXELS:
@@ -208,18 +266,24 @@ def load_dataset(
         digest = hashlib.sha256(f"{digest} {theirs}".encode()).hexdigest()
         splits = {name: replace(split, files=image_files[name]) for name, split in splits.items()}
     if val_images is not None:
-        if val_images > len(splits["val"].image_rows):
-            raise DataError(
-                f"val_images must be at most the {len(splits['val'].image_rows):,} images of the val split of "
-                f"{source.name}, got {val_images:,}; leave it out to evaluate on all of them"
-            )
-        splits["val"] = head = splits["val"].head(val_images)
-        if head.labels is not None and 1 in np.bincount(head.labels):
-            raise DataError(
-                f"val_images: among the first {val_images:,} images of the val split of {source.name} a class has one "
-                "image alone, which has no other to find; choose another number"
-            )
+        splits["val"] = _first_images(splits["val"], val_images, source.name)
     return Dataset(source.name, digest, opened[0], splits)
+
+
+def _first_images(val: Split, images: int, dataset: str) -> Split:
+    """Return the first images of a val split (``DataError`` if there are fewer, or one is alone in its class)."""
+    if images > len(val.image_rows):
+        raise DataError(
+            f"val_images must be at most the {len(val.image_rows):,} images of the val split of {dataset}, got "
+            f"{images:,}; leave it out to evaluate on all of them"
+        )
+    head = val.head(images)
+    if head.labels is not None and 1 in np.bincount(head.labels):
+        raise DataError(
+            f"val_images: among the first {images:,} images of the val split of {dataset} a class has one image alone, "
+            "which has no other to find; choose another number"
+        )
+    return head
 
 
 def tokenizer_of(source: Source, name: str | None) -> Tokenizer:
@@ -295,7 +359,7 @@ def made_by_tokenizer(description: Mapping[str, Any]) -> str | None:
 
 def _prepare_once(
     folder: Path, corpus: Corpus, rows: FeatureRows, vocabulary: str, tokenizer: Tokenizer
-) -> tuple[Vocabulary, dict[str, SplitArrays]] | None:
+) -> tuple[Vocabulary, dict[str, SplitArrays], dict[str, Mapping[str, np.ndarray]]] | None:
     """Prepare a folder and open it; a folder that another process has prepared meanwhile is only opened."""
     with writing_to(folder.parent):
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -310,11 +374,17 @@ def _prepare_once(
     return opened
 
 
-def dataset_digest(source: Source, files: Mapping[str, Path], texts: Mapping[str, Path], tokenizer: Tokenizer) -> str:
+def dataset_digest(
+    source: Source,
+    files: Mapping[str, Path],
+    texts: Mapping[str, Path],
+    tokenizer: Tokenizer,
+    inputs: Sequence[str] = (),
+) -> str:
     """Return the SHA-256 over a dataset's captions, splits, features, the features' origins and the tokenizer.
 
-    ``files`` and ``texts`` are the features of images and captions by split. ``ENGLISH`` leaves the digest as it was
-    before there were other tokenizers.
+    ``files`` and ``texts`` are the features of images and captions by split; lengths beside features, and further
+    inputs, are part of it. ``ENGLISH`` leaves the digest as it was before there were other tokenizers.
     """
     everything = [*files.values(), *texts.values()]
     if outside := files_outside(source, everything):
@@ -329,6 +399,11 @@ def dataset_digest(source: Source, files: Mapping[str, Path], texts: Mapping[str
     named = [*files.items(), *((f"captions of {split}", path) for split, path in texts.items())]
     for name, path in (*named, *(("views", path) for path in view_files(files.values()))):
         digest.update(f"{name} {remembered(path, inspect_features)['digest']}\n".encode())
+    for path in dict.fromkeys(lengths_file(path) for path in files.values() if path.stem == "features_regions"):
+        if path.exists():
+            digest.update(f"{path.name} {remembered(path, file_digest)['digest']}\n".encode())
+    for line in inputs_digest_lines(source.folder, inputs):
+        digest.update(f"{line}\n".encode())
     return digest.hexdigest()
 
 
@@ -392,6 +467,15 @@ def check_modality(config: TrialConfig, data: Dataset) -> None:
         )
 
 
+def check_region_counts(config: TrialConfig, data: Dataset) -> None:
+    """Refuse images of different numbers of regions with a model that reads equally many (``ConfigError``)."""
+    if data.splits["train"].feature_lengths is not None and config.model not in READS_LENGTHS:
+        raise ConfigError(
+            f"model: {data.name} has images of different numbers of regions ({REGION_LENGTHS}), and {config.model} "
+            f"reads equally many of each; take {', '.join(READS_LENGTHS)}"
+        )
+
+
 def data_notes(config: TrialConfig, data: Dataset) -> Iterator[str]:
     """Yield what a training does with its data that its config does not say, a sentence each.
 
@@ -412,17 +496,10 @@ def data_notes(config: TrialConfig, data: Dataset) -> Iterator[str]:
         )
 
 
-def file_digest(path: Path) -> dict[str, Any]:
-    """Return the SHA-256 of a file as ``digest``."""
-    try:
-        with path.open("rb") as file:
-            return {"digest": hashlib.file_digest(file, "sha256").hexdigest()}
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
-
-
-def find_problems(source: Source, corpus: Corpus, features: Mapping[str, Mapping[str, Path]]) -> list[str]:
-    """Return every problem of a corpus and of its feature files, given by kind and split: causes first."""
+def find_problems(
+    source: Source, corpus: Corpus, features: Mapping[str, Mapping[str, Path]], inputs: Sequence[str] = ()
+) -> list[str]:
+    """Return every problem of a corpus, its feature files by kind and split, and further inputs: causes first."""
     consequences = empty_splits(corpus)
     problems = check_records(corpus) + check_links(corpus, source.folder, source.roots)
     for kind, files in features.items():
@@ -438,8 +515,55 @@ def find_problems(source: Source, corpus: Corpus, features: Mapping[str, Mapping
             else:
                 problems += check_values(path, inspection, images)
                 problems += check_views(path, inspection["shape"], images)
+                problems += check_lengths(path, open_features(path), fewest=1) if kind == "regions" else []
                 consequences += check_features(path, inspection, images, kind)
+    problems += _input_problems(source, corpus, inputs)
     return problems + as_consequences(consequences, corpus)
+
+
+def _input_problems(source: Source, corpus: Corpus, inputs: Sequence[str]) -> list[str]:
+    """Return every problem of some inputs; parses and role graphs are checked when they are laid on the captions."""
+    problems = []
+    for name in inputs:
+        entry = INPUTS[name]
+        for path in entry.files(source.folder):
+            if problem := link_problem(path, source.roots):
+                problems.append(problem)
+            elif isinstance(entry, ImageInput):
+                problems += check_image_input(name, path, corpus.images)
+            else:
+                try:
+                    entry.read(path, problems)
+                except DataError as error:
+                    problems += error.problems
+    return problems
+
+
+def _numbers(
+    source: Source, corpus: Corpus, inputs: Sequence[str], tokenizer: Tokenizer
+) -> dict[str, dict[str, np.ndarray]]:
+    """Return ``numbers.NAME`` -> split -> numbers of captions (``DataError`` if a caption has none)."""
+    problems: list[str] = []
+    numbers = input_numbers(corpus, source.folder, inputs, tokenizer, problems)
+    if problems:
+        raise DataError(problems)
+    return {f"numbers.{name}": of_split for name, of_split in numbers.items()}
+
+
+def _with_inputs(split: Split, folder: Path, inputs: Sequence[str], arrays: Mapping[str, np.ndarray]) -> Split:
+    """Return a split with its further inputs, of the prepared ``arrays``."""
+    columns: dict[str, Column] = {}
+    tokens: dict[str, np.ndarray] = {}
+    captions: dict[str, np.ndarray] = {}
+    rows = {key.removeprefix("rows."): values for key, values in arrays.items() if key.startswith("rows.")}
+    for name in inputs:
+        entry = INPUTS[name]
+        if isinstance(entry, CaptionInput):
+            tokens |= {key: arrays[f"numbers.{key}"] for key in entry.of_tokens}
+            captions |= {key: arrays[f"numbers.{key}"] for key in entry.of_captions}
+        else:
+            columns |= image_columns(rows, folder, name)
+    return replace(split, columns=columns, token_numbers=tokens, caption_numbers=captions)
 
 
 def _sidecars(files: Iterable[Path]) -> list[Path]:
@@ -452,7 +576,15 @@ def _make_split(name: str, path: Path | None, text: Path | None, arrays: SplitAr
     features = open_features(path) if path else np.empty((count, 0), dtype=np.float32)
     views = next((open_views(file) for file in view_files([path] if path else [])), None)
     captions = open_features(text) if text else None
-    made = Split(name=name, features=features, views=views, caption_features=captions, **cast(dict[str, Any], arrays))
+    lengths = lengths_of(path, features) if path and path.stem == "features_regions" else None
+    made = Split(
+        name=name,
+        features=features,
+        views=views,
+        caption_features=captions,
+        feature_lengths=lengths,
+        **cast(dict[str, Any], arrays),
+    )
     if not has_labels:
         return made
     # The captions are the images, labelled by the class that is a caption.

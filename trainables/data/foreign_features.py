@@ -6,9 +6,10 @@ A file of both sides, such as zero-shot features of open_clip, holds a dict of t
     image_features   (I, D), also called image_embeds, image_embeddings or img_emb
     text_features    (C, D), also called text_embeds, text_embeddings or text_emb
 
-and optionally ``image_ids`` (also ``filenames`` or ``image_paths``): I texts, which name the image of each row. Other
-entries, such as ``logit_scale`` or labels, are not read. Rows come in the order in which the dataset lists its images,
-or the images of one split, and their captions. Loading a file runs no code.
+and optionally ``image_ids`` (also ``filenames`` or ``image_paths``): I texts, which name the image of each row, and
+``captions`` (also ``texts``): C texts, the caption of each row. Both are compared with the dataset. Other entries, such
+as ``logit_scale`` or labels, are not read. Rows come in the order in which the dataset lists its images, or the images
+of one split, and their captions. Loading a file runs no code.
 
 A clip has a file ``ID.npy`` of the features of its frames, shape (frames, D), which give a mean and a set of frames. Of
 F frames, the R frames at (r + 1/2) F / R, rounded down, are taken: the middles of R equal parts. Where F < R some
@@ -35,6 +36,8 @@ IMAGES = ("image_features", "image_embeds", "image_embeddings", "img_emb")
 CAPTIONS = ("text_features", "text_embeds", "text_embeddings", "text_emb")
 IDS = ("image_ids", "filenames", "image_paths")
 
+TEXTS = ("captions", "texts")
+
 SUFFIXES = (".npz", ".pt", ".pth", ".safetensors")
 
 MOST_UNPACKED = 50
@@ -48,13 +51,14 @@ ALWAYS_UNPACKED = 256 << 20
 class Dump(NamedTuple):
     """The features of one file.
 
-    Features have the shapes (I, D) and (C, E), floating; there are no ids where the file names none.
+    Features have the shapes (I, D) and (C, E), floating; there are no ids, and no texts, where the file has none.
     """
 
     path: Path
     images: np.ndarray
     captions: np.ndarray
     image_ids: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
 
     def misfits(self, images: Sequence[Image]) -> list[str]:
         """Return why the rows cannot be the features of some images and of all their captions."""
@@ -67,7 +71,20 @@ class Dump(NamedTuple):
         ]
         if self.image_ids and not problems:
             problems += self._wrong_order(images)
+        if self.texts and not problems:
+            problems += self._wrong_captions([caption for image in images for caption in image.captions])
         return problems
+
+    def _wrong_captions(self, captions: Sequence[str]) -> list[str]:
+        if len(self.texts) != len(captions):
+            return [f"{self.path}: {len(self.texts)} captions for {len(captions)} rows of caption features"]
+        for row, (text, caption) in enumerate(zip(self.texts, captions, strict=True)):
+            if " ".join(text.split()).casefold() != " ".join(caption.split()).casefold():
+                return [
+                    f"{self.path}: row {row} is the caption {text!r:.60}, the dataset has {caption!r:.60} there; save "
+                    "the rows in the order in which the dataset lists its images and captions"
+                ]
+        return []
 
     def _wrong_order(self, images: Sequence[Image]) -> list[str]:
         if len(self.image_ids) != len(images):
@@ -94,7 +111,7 @@ def read_dump(path: Path) -> Dump:
     try:
         entries = _entries(path)
         images, captions = (_matrix(path, entries, names) for names in (IMAGES, CAPTIONS))
-        return Dump(path, images, captions, _ids(path, entries))
+        return Dump(path, images, captions, _listed(path, entries, IDS), _listed(path, entries, TEXTS))
     except DataError:
         raise
     except Exception as error:  # noqa: BLE001  # of a damaged file NumPy, torch and safetensors raise any error
@@ -149,16 +166,16 @@ def _matrix(path: Path, entries: Mapping[str, Any], names: Sequence[str]) -> np.
     return np.asarray(value.detach().float().numpy() if hasattr(value, "detach") else value)
 
 
-def _ids(path: Path, entries: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the file's name of each image; empty where the file names none."""
-    name = next((name for name in IDS if name in entries), None)
+def _listed(path: Path, entries: Mapping[str, Any], names: Sequence[str]) -> tuple[str, ...]:
+    """Return a list of texts of the file; empty where the file has none."""
+    name = next((name for name in names if name in entries), None)
     if name is None:
         return ()
     value = entries[name]
     listed = value.tolist() if hasattr(value, "tolist") else value
-    if not isinstance(listed, list | tuple) or not all(isinstance(image, str | int) for image in listed):
+    if not isinstance(listed, list | tuple) or not all(isinstance(text, str | int) for text in listed):
         raise DataError(f"{path}: {name} must be a list of texts, got {value!r:.60}")
-    return tuple(str(image) for image in listed)
+    return tuple(str(text) for text in listed)
 
 
 def pick_frames(frames: int, count: int) -> np.ndarray:

@@ -74,6 +74,25 @@ def map_array(path: Path) -> np.ndarray:
         raise DataError(f"{path}: cannot be read as {form}: {error}; write or fetch it again") from error
 
 
+def map_lengths(path: Path, *, rows: int, most: int) -> np.ndarray:
+    """Return the sizes of the sets in the rows of an array, shape (rows,), int64.
+
+    Raises:
+        DataError: If the file is no ``.npy`` of ``rows`` whole numbers from 0 to ``most``.
+    """
+    try:
+        lengths = np.load(path, allow_pickle=False)
+    except (*_BROKEN, EOFError) as error:
+        raise DataError(f"{path}: cannot be read as an .npy array: {error}; write or fetch it again") from error
+    if not isinstance(lengths, np.ndarray) or lengths.shape != (rows,) or lengths.dtype.kind not in "iu":
+        got = f"{lengths.dtype} of shape {lengths.shape}" if isinstance(lengths, np.ndarray) else type(lengths).__name__
+        raise DataError(f"{path}: lengths must be whole numbers of shape ({rows},), got {got}")
+    if (outside := np.flatnonzero((lengths < 0) | (lengths > most))).size:
+        row = int(outside[0])
+        raise DataError(f"{path}: row {row}: a length must be from 0 to {most}, got {lengths[row]}")
+    return lengths.astype(np.int64)
+
+
 def read_rows(array: np.ndarray, rows: np.ndarray, views: np.ndarray | None = None) -> np.ndarray:
     """Copy rows of an array, or one view of each row, without reading through the memory map.
 

@@ -4,7 +4,9 @@ A folder of the cache holds one dataset under one vocabulary and tokenizer::
 
     meta.json  vocabulary.json
     train/  val/  test/     tokens.npy  offsets.npy  image_of_caption.npy  image_rows.npy
+                            image_groups.npy  caption_groups.npy: equal numbers for equal rows, and equal tokens
                             caption_rows.npy where the captions have features
+                            rows.NAME.npy and numbers.NAME.npy of further inputs (``inputs.py``)
                             and captions, image_ids, filenames as NAME.bytes.npy with NAME.offsets.npy
 """
 
@@ -20,10 +22,10 @@ from trainables.data.text_files import Strings
 from trainables.data.tokenizers import END, SPLITS_OF, START, Tokenizer, Vocabulary
 from trainables.files import read_state, whole_directory
 
-VERSION = 1
+VERSION = 2
 """Increased when the files or the tokeniser change, so that folders of older versions are not used."""
 
-ARRAYS = ("tokens", "offsets", "image_of_caption", "image_rows")
+ARRAYS = ("tokens", "offsets", "image_of_caption", "image_rows", "image_groups", "caption_groups")
 TEXTS = ("captions", "image_ids", "filenames")
 
 CAPTION_ROWS = "caption_rows"
@@ -32,7 +34,7 @@ SplitArrays = Mapping[str, np.ndarray | Strings]
 
 
 FeatureRows = Mapping[str, Mapping[str, np.ndarray]]
-"""``image_rows`` (I,), and ``caption_rows`` (C,) where captions have features, int64 -> the rows by split."""
+"""``image_rows``, ``image_groups`` (I,), and ``caption_rows`` (C,) where captions have features, int64 -> by split."""
 
 
 def prepare(target: Path, corpus: Corpus, rows: FeatureRows, vocabulary: str, tokenizer: Tokenizer) -> None:
@@ -48,27 +50,44 @@ def prepare(target: Path, corpus: Corpus, rows: FeatureRows, vocabulary: str, to
     built = Vocabulary.from_counts({word: int(counts[number]) for word, number in words.items()}, tokenizer)
     # Maps the numbers of words, which follow their first use, to the vocabulary's ids.
     id_of = np.array([built.id_of(word) for word in words], dtype=np.int32)
+    groups: dict[bytes, int] = {}
     with whole_directory(target) as folder:
         (folder / "vocabulary.json").write_text(built.to_json(), encoding="utf-8")
         for name, (numbers, lengths) in numbered.items():
             (folder / name).mkdir()
             _write_split(folder / name, splits[name], id_of[numbers], lengths)
+            np.save(folder / name / "caption_groups.npy", _group_captions(numbers, lengths, groups))
             for kind, of_splits in rows.items():
                 np.save(folder / name / f"{kind}.npy", of_splits[name])
         sizes = {name: len(images) for name, images in splits.items()}
         (folder / "meta.json").write_text(json.dumps({"version": VERSION, "images": sizes}))
 
 
-def open_prepared(folder: Path, tokenizer: Tokenizer) -> tuple[Vocabulary, dict[str, SplitArrays]] | None:
-    """Map a prepared folder; ``None`` if it is not there or damaged."""
+INPUTS = ("rows.", "numbers.")
+"""Beginnings of the names of arrays of further inputs."""
+
+
+def open_prepared(
+    folder: Path, tokenizer: Tokenizer
+) -> tuple[Vocabulary, dict[str, SplitArrays], dict[str, Mapping[str, np.ndarray]]] | None:
+    """Map a prepared folder; ``None`` if it is not there or damaged.
+
+    The arrays of further inputs come by split and name, after the vocabulary and the arrays of every split.
+    """
     try:
         meta = read_state(folder / "meta.json")
         vocabulary = Vocabulary.from_json((folder / "vocabulary.json").read_text(encoding="utf-8"), tokenizer)
         splits = {name: _open_split(folder / name) for name in SPLITS}
+        inputs: dict[str, Mapping[str, np.ndarray]] = {
+            name: {
+                path.stem: _map(path) for path in sorted((folder / name).glob("*.npy")) if path.name.startswith(INPUTS)
+            }
+            for name in SPLITS
+        }
         whole = all(len(splits[name]["image_rows"]) == meta["images"][name] for name in SPLITS)
     except (OSError, ValueError, TypeError, LookupError, RecursionError):
         return None
-    return (vocabulary, splits) if whole else None
+    return (vocabulary, splits, inputs) if whole else None
 
 
 def _number_tokens(
@@ -83,6 +102,13 @@ def _number_tokens(
             lengths.append(len(tokens))
             numbers.extend([words.setdefault(token, len(words)) for token in tokens])
     return np.array(numbers, dtype=np.int32), np.array(lengths, dtype=np.int64)
+
+
+def _group_captions(numbers: np.ndarray, lengths: np.ndarray, groups: dict[bytes, int]) -> np.ndarray:
+    """Return a number of each caption, (C,), int64, equal for equal words; ``groups`` has those of earlier splits."""
+    ends = np.cumsum(lengths)
+    pieces = (numbers[begin:end].tobytes() for begin, end in zip(ends - lengths, ends, strict=True))
+    return np.array([groups.setdefault(piece, len(groups)) for piece in pieces], dtype=np.int64)
 
 
 def _write_split(folder: Path, images: Sequence[Image], ids: np.ndarray, lengths: np.ndarray) -> None:

@@ -3,6 +3,7 @@
 Such an array is memory-mapped, shared between processes, and decoded one string at a time.
 """
 
+import hashlib
 import json
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -43,6 +44,15 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise DataError(f"{path}: line {line}: not UTF-8 text; convert the file to UTF-8") from error
+
+
+def file_digest(path: Path) -> dict[str, Any]:
+    """Return the SHA-256 of a file as ``digest``."""
+    try:
+        with path.open("rb") as file:
+            return {"digest": hashlib.file_digest(file, "sha256").hexdigest()}
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def read_lines(path: Path) -> list[str]:

@@ -32,10 +32,10 @@ from statistics import median
 import numpy as np
 
 from trainables.data.corpus import Corpus, Image
-from trainables.data.dataset import Split, file_digest
+from trainables.data.dataset import Split
 from trainables.data.pictures import link_problem
 from trainables.data.source import Source, find_source
-from trainables.data.text_files import numbered_lines, read_json
+from trainables.data.text_files import file_digest, numbered_lines, read_json
 from trainables.errors import DataError
 from trainables.judgements import JudgedQueries, Judgements, Pairs
 

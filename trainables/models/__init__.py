@@ -5,7 +5,10 @@ from inspect import signature
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
 from trainables.errors import Blaming, PluginError
+from trainables.models.ce import CE
+from trainables.models.gsmn import GSMN
 from trainables.models.head import HeadModel
+from trainables.models.hgr import HGR
 from trainables.models.retrieval_model import RetrievalModel
 from trainables.models.scan import SCAN
 from trainables.models.vsepp import VSEPP
@@ -28,7 +31,18 @@ def _class_of_plugin(name: str, _: object) -> type[RetrievalModel]:
 
 
 MODELS: NameTable[type[RetrievalModel]] = NameTable(
-    "models", {"vsepp": VSEPP, "vsrn": VSRN, "scan": SCAN, "wsabie": WSABIE, "head": HeadModel}, _class_of_plugin
+    "models",
+    {
+        "vsepp": VSEPP,
+        "vsrn": VSRN,
+        "scan": SCAN,
+        "gsmn": GSMN,
+        "hgr": HGR,
+        "ce": CE,
+        "wsabie": WSABIE,
+        "head": HeadModel,
+    },
+    _class_of_plugin,
 )
 
 

@@ -8,6 +8,7 @@ pairs computed together and one by one, or the rounding of float32 if that is la
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -89,11 +90,11 @@ class PairModel(RetrievalModel):
     quick_pairs = 200_000
 
     @abstractmethod
-    def encode_images(self, features: Tensor) -> Sets:
+    def encode_images(self, features: Any) -> Sets:
         """Map image features, (I, R, D), to sets of vectors (I, R, E)."""
 
     @abstractmethod
-    def encode_captions(self, captions: Tensor, lengths: Tensor) -> Sets:
+    def encode_captions(self, captions: Any, lengths: Tensor) -> Sets:
         """Map captions, (C, T) with their lengths (C,) on the CPU, to sets of vectors (C, T, E)."""
 
     @abstractmethod

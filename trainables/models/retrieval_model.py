@@ -125,16 +125,20 @@ class RetrievalModel(nn.Module, ABC):
         return cls(size, len(data.vocabulary), sizes.embedding_size, sizes.word_size, **config.model_parameters)
 
     @abstractmethod
-    def encode_images(self, features: Tensor) -> Tensor | Sets:
-        """Map image features, (I, D) or (I, R, D), or pixels, (I, S, S, 3) uint8, to vectors (I, E)."""
+    def encode_images(self, features: Any) -> Tensor | Sets:
+        """Map image features, (I, D) or (I, R, D), or pixels, (I, S, S, 3) uint8, to vectors (I, E).
+
+        Of images of different numbers of regions they are sets; of a model with further inputs a mapping
+        (``trainables.representations.ImageInputs``).
+        """
 
     @abstractmethod
-    def encode_captions(self, captions: Tensor, lengths: Tensor) -> Tensor | Sets:
+    def encode_captions(self, captions: Any, lengths: Tensor) -> Tensor | Sets:
         """Map captions to vectors (C, E).
 
         Args:
             captions: Token ids (C, T), int64, zero-padded; or features (C, D), float32, for models in
-                ``trainables.config.TEXT_MODELS``.
+                ``trainables.config.TEXT_MODELS``; or ``Captions`` for models with further inputs.
             lengths: Number of tokens of each caption, (C,), on the CPU.
         """
 

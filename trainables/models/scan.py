@@ -27,6 +27,7 @@ References:
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +37,7 @@ from torch.utils.checkpoint import checkpoint
 from trainables.models.gru import all_states
 from trainables.models.pair_model import PairModel
 from trainables.models.retrieval_model import computing_in_full, draw_projection, in_full, linear
-from trainables.representations import Sets
+from trainables.representations import Sets, as_sets
 
 GROUP = 32
 """Number of captions in a group; captions of a group are padded to a common length."""
@@ -51,7 +52,32 @@ SMALL = 1e-8
 """Least divisor: smaller lengths are replaced by this number [Lee2018, code]."""
 
 
-class SCAN(PairModel):
+class RegionWordModel(PairModel):
+    """A model of SCAN's encoders: images as unit vectors of their regions, captions as unit vectors of their words."""
+
+    def __init__(self, region_size: int, vocabulary_size: int, embedding_size: int, word_size: int) -> None:
+        """Take the numbers of stored features of a region, of words, and of dimensions of vectors and words."""
+        super().__init__()
+        self.image_projection = nn.Linear(region_size, embedding_size)
+        self.words = nn.Embedding(vocabulary_size, word_size)
+        self.gru = nn.GRU(word_size, embedding_size, batch_first=True, bidirectional=True)
+        draw_projection(self.image_projection)
+        nn.init.uniform_(self.words.weight, -0.1, 0.1)
+
+    def encode_images(self, features: Any) -> Sets:
+        """Map stored regions (I, R, D), or sets of such, to unit vectors (I, R, embedding_size)."""
+        stored = as_sets(features)
+        regions = normalize(in_full(linear(self.image_projection, stored.vectors)), dim=-1, eps=1e-12)
+        return Sets(regions if stored is not features else regions * stored.inside[..., None], stored.lengths)
+
+    def encode_captions(self, tokens: Any, lengths: Tensor) -> Sets:
+        """Map captions (C, T) with their lengths (C,) on the CPU to unit vectors of words (C, T, embedding_size)."""
+        with computing_in_full(tokens.device):
+            states = all_states(self.words.weight, self.gru, tokens, lengths)
+            return Sets(normalize(states, dim=-1, eps=1e-12), lengths)
+
+
+class SCAN(RegionWordModel):
     """Images as unit vectors of their regions, captions as unit vectors of their words."""
 
     can_stack = True
@@ -87,25 +113,9 @@ class SCAN(PairModel):
             lambda_lse: Sharpness of ``lse``, > 0; a tensor of K numbers for K stacked models.
             negative_slope: Factor of a clipping norm on negative s, >= 0.
         """
-        super().__init__()
-        self.image_projection = nn.Linear(region_size, embedding_size)
-        self.words = nn.Embedding(vocabulary_size, word_size)
-        self.gru = nn.GRU(word_size, embedding_size, batch_first=True, bidirectional=True)
+        super().__init__(region_size, vocabulary_size, embedding_size, word_size)
         self.cross_attention, self.raw_feature_norm, self.aggregation = cross_attention, raw_feature_norm, aggregation
         self.lambda_softmax, self.lambda_lse, self.negative_slope = lambda_softmax, lambda_lse, negative_slope
-        draw_projection(self.image_projection)
-        nn.init.uniform_(self.words.weight, -0.1, 0.1)
-
-    def encode_images(self, features: Tensor) -> Sets:
-        """Map stored regions (I, R, D) to unit vectors (I, R, embedding_size)."""
-        regions = normalize(in_full(linear(self.image_projection, features)), dim=-1, eps=1e-12)
-        return Sets(regions, torch.full(regions.shape[:-2], regions.shape[-2]))
-
-    def encode_captions(self, tokens: Tensor, lengths: Tensor) -> Sets:
-        """Map captions (C, T) with their lengths (C,) on the CPU to unit vectors of words (C, T, embedding_size)."""
-        with computing_in_full(tokens.device):
-            states = all_states(self.words.weight, self.gru, tokens, lengths)
-            return Sets(normalize(states, dim=-1, eps=1e-12), lengths)
 
     def compare_sets(self, images: Sets, captions: Sets) -> Tensor:
         """Return the similarity of each image to each caption, (I, C), or (K, I, C) of stacked models.
@@ -115,7 +125,7 @@ class SCAN(PairModel):
         order = captions.lengths.argsort(dim=-1, descending=True, stable=True)
         budget, columns = _Budget(KEPT), []
         for places in order.split(GROUP, dim=-1):
-            words = _chosen(captions, places)
+            words = chosen(captions, places)
             if self.cross_attention == "t2i":
                 columns.append(self._over_blocks(images, words, budget))
             else:
@@ -165,7 +175,7 @@ class _Budget:
         return self._left >= 0
 
 
-def _chosen(sets: Sets, places: Tensor) -> Sets:
+def chosen(sets: Sets, places: Tensor) -> Sets:
     """Return the sets at places (N,), or (K, N) of stacked sets, padded to the largest of them."""
     lengths = sets.lengths.gather(-1, places)
     longest = int(lengths.max())

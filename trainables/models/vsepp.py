@@ -38,7 +38,7 @@ from trainables.data.dataset import Dataset
 from trainables.models.backbones import Backbone, build_backbone
 from trainables.models.gru import all_states, final_states
 from trainables.models.retrieval_model import RetrievalModel, computing_in_full, draw_projection, in_full, linear
-from trainables.representations import Sets
+from trainables.representations import Sets, as_sets
 
 
 class TextEncoder(nn.Module):
@@ -112,15 +112,17 @@ class VSEPP(RetrievalModel):
             backbone.feature_size, len(data.vocabulary), sizes.embedding_size, sizes.word_size, backbone=backbone
         )
 
-    def encode_images(self, features: Tensor) -> Tensor:
+    def encode_images(self, features: Any) -> Tensor:
         """Map images to unit vectors (I, embedding_size).
 
-        The input is stored features (I, D), or (I, R, D) with a pooling; or pixels (I, S, S, 3).
+        The input is stored features (I, D), or with a pooling (I, R, D) or sets of such; or pixels (I, S, S, 3).
         """
         if self.backbone is not None:
             features, _ = self.backbone(features)
         if self.regions is not None:
-            pooled: Tensor = self.regions(linear(self.image_projection, features))
+            stored = as_sets(features)
+            mapped = linear(self.image_projection, stored.vectors)
+            pooled: Tensor = self.regions(Sets(mapped, stored.lengths))
             return pooled
         return normalize(in_full(linear(self.image_projection, features)), dim=-1, eps=1e-12)
 
@@ -225,10 +227,9 @@ class PooledRegions(nn.Module):
         super().__init__()
         self.pooling = POOLINGS[pooling]()
 
-    def forward(self, regions: Tensor) -> Tensor:
+    def forward(self, regions: Sets) -> Tensor:
         """Pool mapped regions (I, R, E) to unit vectors (I, E), or (K, I, R, E) of stacked models to (K, I, E)."""
-        lengths = torch.full(regions.shape[:-2], regions.shape[-2])
-        return normalize(self.pooling(in_full(regions), lengths), dim=-1, eps=1e-12)
+        return normalize(self.pooling(in_full(regions.vectors), regions.lengths), dim=-1, eps=1e-12)
 
 
 def positional_encoding(length: int, size: int) -> Tensor:

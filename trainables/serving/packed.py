@@ -22,6 +22,7 @@ from trainables.checkpoint import BEST, read_file
 from trainables.config import TrialConfig
 from trainables.data.batches import ResidentSplit
 from trainables.data.dataset import Dataset, Split
+from trainables.data.inputs import Column
 from trainables.data.text_files import Strings
 from trainables.data.tokenizers import ENGLISH, Tokenizer, Vocabulary
 from trainables.errors import CheckpointError, ConfigError, reason_of
@@ -140,6 +141,8 @@ def write_retriever(
         "digest": data.digest,
         "split": split,
         "feature_shape": list(data.splits["train"].features.shape[1:]),
+        "has_lengths": part.feature_lengths is not None,
+        "columns": {key: list(column.values.shape[1:]) for key, column in part.columns.items()},
         "caption_size": None if caption_features is None else caption_features.shape[-1],
         "origin": None if origin is None else dict(origin),
         "vocabulary": data.vocabulary.words,
@@ -191,6 +194,10 @@ def build_unloaded(config: TrialConfig, vocabulary: Vocabulary, about: Mapping[s
         captions=nothing,
         caption_features=None if caption_size is None else np.zeros((1, caption_size), dtype=np.float32),
         labels=np.zeros(0, dtype=np.int64) if about.get("has_one_modality") else None,
+        columns={
+            key: Column(np.zeros((1, *shape), dtype=np.float32), np.zeros(0, dtype=np.int64))
+            for key, shape in about.get("columns", {}).items()
+        },
     )
     return build_model(config, Dataset(config.dataset, "", vocabulary, {"train": empty}), pretrained=False)
 

@@ -18,7 +18,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from trainables.config import TrialConfig
+from trainables.data.inputs import INPUTS, CaptionInput, ImageInput
 from trainables.data.pictures import center_crop, decode
+from trainables.data.sentences import text_key
 from trainables.data.text_features import read_extractor
 from trainables.errors import CheckpointError, DataError, reason_of
 from trainables.evaluation import evaluating
@@ -171,6 +173,8 @@ class Retriever:
         return Match(self.about["images"][image], self.about["filenames"][image], caption, round(score, 6))
 
     def _query_caption(self, caption: str) -> Gallery:
+        if read := [name for name in self._config.inputs if isinstance(INPUTS[name], CaptionInput)]:
+            return self._known_caption(caption, read[0])
         tokens = torch.tensor([self._vocabulary.encode(caption)])
         lengths = torch.tensor([tokens.shape[1]])
         if self._config.reads_text_features:
@@ -183,6 +187,17 @@ class Retriever:
         with evaluating(self._model):
             encoded: Gallery = self._model.gather([self._model.encode_captions(tokens.to(self._device), lengths)])
             return encoded
+
+    def _known_caption(self, caption: str, read: str) -> Gallery:
+        """Return a caption of the gallery, encoded, for a model that reads more than its words."""
+        keys = [text_key(known) for known in self.about["captions"]]
+        if (key := text_key(caption)) not in keys:
+            raise DataError(
+                f"the model reads {read.replace('_', ' ')} of captions, and there is none of {caption!r:.80}; ask with "
+                f"a caption of {self.about['dataset']} {self.about['split']}, such as {self.about['captions'][0]!r:.80}"
+            )
+        place = keys.index(key)
+        return self._captions[place : place + 1]
 
     def _query_image(self, image: str | Path | Sequence[float]) -> Gallery:
         if not isinstance(image, str | Path):
@@ -219,7 +234,12 @@ class Retriever:
         return bool(self._model.crop_size) or missing_origin(self.about["origin"]) is None
 
     def _encode_features(self, features: np.ndarray) -> Gallery:
-        if list(features.shape) != self.about["feature_shape"] or not np.isfinite(features).all():
+        if read := [name for name in self._config.inputs if isinstance(INPUTS[name], ImageInput)]:
+            raise DataError(f"the model reads {read[0]} of images as well; ask with the id of an image of the gallery")
+        shape, one_clip = self.about["feature_shape"], features.ndim == 2 and self.about.get("has_lengths", False)
+        # A clip has its own number of frames.
+        fits = list(features.shape) == shape or (one_clip and features.shape[1:] == (shape[-1],) and len(features))
+        if not fits or not np.isfinite(features).all():
             wanted = tuple(self.about["feature_shape"])
             raise DataError(f"features must be finite and of shape {wanted}, got shape {features.shape}")
         return self._encode(torch.from_numpy(features)[None])

@@ -11,10 +11,13 @@ from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.ledger import Ledger
 from orchestrator.studies.study import Studies
 from search_spaces import Range, Values
-from search_spaces.study import USUAL
+from search_spaces.study import USUAL, USUAL_OF
 from tests.support.experiments import start
 from trainables.errors import ConfigError
+from trainables.models.ce import CE
+from trainables.models.gsmn import GSMN
 from trainables.models.head import HeadModel
+from trainables.models.hgr import HGR
 from trainables.models.scan import SCAN
 from trainables.models.vsepp import VSEPP
 from trainables.models.vsrn import RegionReasoning
@@ -118,6 +121,20 @@ def test_usual_parameters_are_those_of_the_constructors() -> None:
     models = (WSABIE, RegionReasoning, VSEPP, HeadModel, SCAN)
     defaults = {name: one for model in models for name, one in signature(model).parameters.items()}
     assert {name: defaults[name].default for name in USUAL} == dict(USUAL)
+    for name, model in {"gsmn": GSMN, "hgr": HGR, "ce": CE}.items():
+        own = {key: one.default for key, one in signature(model).parameters.items() if one.kind is one.KEYWORD_ONLY}
+        assert own == USUAL_OF[name]
+
+
+def test_trials_of_a_study_read_the_same_inputs() -> None:
+    def gsmn(edges: list[str], graph: str) -> Any:
+        search = {"model_parameters": {"edges": {"values": edges}}}
+        return experiment(models=["gsmn"], losses=["triplet_sh"], model_parameters={"graph": graph}, search=search)
+
+    (cell,) = gsmn(["dense", "sparse"], "published").cells()
+    assert cell.space.published_points()[0]["model.edges"] == "dense"
+    with pytest.raises(ConfigError, match="trials of gsmn would read boxes or boxes and parses by their parameters"):
+        gsmn(["dense", "sparse"], "paper")
 
 
 def test_a_pooling_is_searched_where_the_study_reads_regions_anyway() -> None:

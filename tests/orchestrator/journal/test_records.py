@@ -26,6 +26,7 @@ from tests.support.records import append
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "begun_search" / "begun" / "journal.jsonl"
 
 STARTED = {"experiment": {}, "data": {}, "environment": {}, "storage": None, "options": {}, "tokenizers": {"x": "word"}}
+STARTED |= {"data_caveats": {"x": ["x: repeats."]}}
 PLAN = {"dataset": "pets", "candidates": ["a"], "seeds": 5, "trainings": None, "baseline": None, "looks": 0}
 CREATED = {"trial": "a", "stage": "search", "candidate": None, "study": "s", "number": 0, "params": {}, "config": {}}
 WARM = {"params": {"margin": 0.2}, "state": "finished", "values": [1.0]}
@@ -87,6 +88,7 @@ def test_values_have_their_types() -> None:
         ("experiment_started", "storage", None),
         ("experiment_started", "options", {}),
         ("experiment_started", "tokenizers", {}),
+        ("experiment_started", "data_caveats", {}),
         ("experiment_ended", "ended_by", None),
         ("trial_retried", "cause", None),
         ("test_evaluated", "ranks", None),

@@ -138,7 +138,35 @@ def test_the_order_of_registering_does_not_matter(output: Path, client: MlflowCl
     for one in (HIGH, LOW, other, HIGH, LOW):
         put(output, one)
     assert versions(client) == {1: 30.0, 2: 20.0, 3: 5.0}, "each once"
-    assert champion(client) == 3, "the newest data count, also when older ones are registered again"
+    assert champion(client) == 1, "other data never move the alias"
+
+
+def test_a_dataset_in_the_wrong_order_does_not_take_the_alias(output: Path, client: MlflowClient) -> None:
+    """The same captions with image rows in reverse order became the champion over a version with 131."""
+    put(output, replace(NOISY, above_chance=True))
+    broken = replace(NOISY, trial=HIGH.trial, value=13.8, data_digest="d2", above_chance=False)
+    assert put(output, broken) == Registered("icr-pets", 2, False, "its test rsum is not above chance")
+    other = put(output, replace(broken, data_digest="d3", above_chance=True))
+    assert other.reason == "version 1 has other data; move the alias in MLflow if this one counts"
+    assert champion(client) == 1
+
+
+def test_nothing_below_chance_is_champion_and_the_first_that_is_above_it_is(output: Path, client: MlflowClient) -> None:
+    assert not put(output, replace(LOW, above_chance=False)).is_champion
+    assert client.search_registered_models()[0].aliases == {}
+    assert put(output, replace(HIGH, data_digest="d2", above_chance=True)).is_champion
+
+
+def test_the_alias_stays_where_a_person_put_it(output: Path, client: MlflowClient) -> None:
+    put(output, HIGH)
+    put(output, replace(LOW, data_digest="d2"))
+    client.set_registered_model_alias("icr-pets", "champion", "2")
+    put(output, HIGH)
+    assert champion(client) == 2, "now the other data compete"
+    client.create_model_version("icr-pets", "file:///elsewhere", tags={"value": "high"})
+    client.set_registered_model_alias("icr-pets", "champion", "3")
+    put(output, HIGH)
+    assert champion(client) == 3
 
 
 # Welch's test has p = 0.045 at a lead of 2.8, and p = 0.034 at a lead of 3.
@@ -155,8 +183,11 @@ NOISY = replace(LOW, confirmed=True, std=1.6667, seeds=5)
         pytest.param(NOISY, 1.0, {"std": None}, True, id="without a deviation"),
         pytest.param(NOISY, 100.0, {"confirmed": False}, False, id="not confirmed"),
         pytest.param(NOISY, -1.0, {}, False, id="lower"),
-        pytest.param(NOISY, -10.0, {"data_digest": "d2"}, True, id="other data"),
-        pytest.param(NOISY, -10.0, {"metric": "val/i2t_r1"}, True, id="another metric"),
+        pytest.param(NOISY, 100.0, {"data_digest": "d2"}, False, id="other data, and higher"),
+        pytest.param(NOISY, 100.0, {"above_chance": False}, False, id="not above chance"),
+        pytest.param(NOISY, 100.0, {"above_chance": True}, True, id="above chance"),
+        pytest.param(NOISY, -10.0, {"data_digest": "d2"}, False, id="other data"),
+        pytest.param(NOISY, -10.0, {"metric": "val/i2t_r1"}, False, id="another metric"),
         pytest.param(LOW, 0.0, {}, False, id="a tie"),
         pytest.param(LOW, 0.1, {}, True, id="neither confirmed, and higher"),
         pytest.param(HIGH, -10.0, {"confirmed": True, "std": 5.0, "seeds": 2}, True, id="confirmed alone"),
@@ -168,7 +199,7 @@ def test_the_alias_moves_only_to_a_lead_beyond_the_noise_of_the_seeds(
     put(output, first)
     trial = LOW.trial if first is HIGH else HIGH.trial
     challenger = put(output, replace(first, trial=trial, value=first.value + lead, **changes))
-    assert challenger == Registered("icr-pets", 2, takes)
+    assert (challenger.version, challenger.is_champion) == (2, takes)
     assert put(output, first).is_champion is not takes, "also when the earlier one is registered again"
 
 
