@@ -8,6 +8,7 @@ import atexit
 import errno
 import gc
 import os
+import stat
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -205,6 +206,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     _warn_of_secrets(list(sys.argv[1:] if arguments is None else arguments))
     gc.set_threshold(NEW_OBJECTS)
+    # Whatever the umask of a container or a cluster says, no file of ours can be written by everybody.
+    os.umask(os.umask(0o077) | stat.S_IWOTH)
     atexit.register(_spare_last_collection)
     try:
         with sigterm_as_ctrl_c():
@@ -254,3 +257,7 @@ def _warn_of_secrets(arguments: list[str]) -> None:
         "tracking server, set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD instead",
         error=True,
     )
+
+
+if __name__ == "__main__":
+    main()

@@ -20,15 +20,15 @@ from orchestrator.results.analyses import describe_early_epochs, equal_budget_an
 from orchestrator.results.answer import Answer, Json
 from orchestrator.results.answers import Summary, analyses_of, over_datasets, unconfirmed
 from orchestrator.results.bands import band_answers
-from orchestrator.results.candidates import Candidate, DatasetVerdict
 from orchestrator.results.caveats import caveats, comparability
 from orchestrator.results.confirmation import confirmations
 from orchestrator.results.equal_budget import UNITS
 from orchestrator.results.judged import judged_answer
 from orchestrator.results.questions import answer_questions
 from orchestrator.results.race import describe_race, run_race
+from orchestrator.results.runs import RunId, Runs
 from orchestrator.results.trends import find_trend, trend_answer
-from orchestrator.results.verdict import judge
+from orchestrator.results.verdict import DatasetVerdict, judge
 from tests.support.experiments import add_trial, make_experiment
 from tests.support.two_coefficients import history_of
 from tests.support.unwritten_ledger import UnwrittenLedger
@@ -63,17 +63,18 @@ def candidate(
     model: str = "vsepp",
     missing: Mapping[int, str] | None = None,
     **parameters: float,
-) -> Candidate:
+) -> Runs:
     """Return a candidate with a mean on test; ``images`` is the spread of its values over 100 images."""
     values = {seed: mean + noise * float(NOISE[(seed + len(label)) % 3]) for seed in range(seeds)}
     metrics = {seed: {"val/rsum": mean if val is None else val, "test/rsum": value} for seed, value in values.items()}
     of_image = images * np.random.default_rng(sum(map(ord, label))).standard_normal(100)
     of_image -= of_image.mean()
     kept = {seed: value + of_image for seed, value in values.items()} if images else {}
-    return Candidate("flickr8k", model, loss, parameters, label, metrics, missing or {}, images=kept)
+    about = {"dataset": "flickr8k", "model": model, "loss": loss, "parameters": parameters}
+    return Runs.of_seeds(label, metrics, missing=missing, images={"test/rsum": kept} if kept else {}, **about)
 
 
-def verdict_of(candidates: Sequence[Candidate], baseline: str | None = None) -> DatasetVerdict:
+def verdict_of(candidates: Sequence[Runs], baseline: str | None = None) -> DatasetVerdict:
     return judge(candidates, baseline=baseline, over_images=all(one.images for one in candidates))
 
 
@@ -94,7 +95,7 @@ FAR = [candidate(loss, loss, 150.0) for loss in ("sigmoid", "smooth_ap", "warp")
 ALIKE = (("a", "nt_xent"), ("b", "triplet_sh"))
 CLOSE_IMAGES = [IMAGES[0], candidate("ccc", "triplet_sh", 195.0, images=20.0, margin=0.2)]
 
-STUDIES: Sequence[tuple[str, Sequence[Candidate], str | None]] = (
+STUDIES: Sequence[tuple[str, Sequence[Runs], str | None]] = (
     ("two losses, over seeds and images", IMAGES, None),
     ("two losses that tie, over seeds and images", CLOSE_IMAGES, None),
     ("three losses", [NT, SH, CIRCLE], None),
@@ -102,7 +103,7 @@ STUDIES: Sequence[tuple[str, Sequence[Candidate], str | None]] = (
     ("a setting that val ranks lower decides", [NT, HIDDEN, replace(SH, label="f")], None),
     ("best on val, worse on test", [BEST_ON_VAL, SH], None),
     ("one seed", [candidate("a", "nt_xent", 197.8, seeds=1), candidate("ccc", "triplet_sh", 182.5, seeds=1)], None),
-    ("every candidate lost a seed", [replace(one, missing={9: "diverged"}) for one in (NT, SH)], None),
+    ("every candidate lost a seed", [replace(one, missing={RunId(0, 9): "diverged"}) for one in (NT, SH)], None),
     ("a loss that lost its seeds", [NT, SH, CIRCLE, LOST], None),
     ("all other candidates lost their seeds", [NT, LOST], None),
     (
@@ -122,7 +123,11 @@ STUDIES: Sequence[tuple[str, Sequence[Candidate], str | None]] = (
         None,
     ),
     ("two models", [NT, candidate("v", "nt_xent", 180.0, model="vsrn", temperature=0.1)], None),
-    ("no training finished", [Candidate("flickr8k", "vsepp", "warp", {}, "a", {}, {1: "diverged"})], None),
+    (
+        "no training finished",
+        [Runs.of_seeds("a", {}, missing={1: "diverged"}, dataset="flickr8k", model="vsepp", loss="warp")],
+        None,
+    ),
     ("two settings", [NT, COLD], None),
     ("two settings that tie", [NT, NEAR], None),
     ("three settings", [NT, COLD, candidate("g", "nt_xent", 170.0, temperature=1.0)], None),

@@ -16,17 +16,18 @@ EVERYONE_MAY = {"environment", "journal", "text", "reference"}
 """Rooms that every other room of ``orchestrator`` may import, beside ``trainables`` and ``search_spaces``."""
 
 ROOMS = {
+    "__main__": "cli",
     # It names the commands and imports the one that is called (``cli.COMMANDS``), which no statement shows.
     "cli": "machines",
     "commands": "claims doctor experiment exports extraction forecast gate machines regression report results searches "
     "studies tracking views watch workload",
     "regression": "claims experiment machines results searches studies tracking tuner views winners workload",
     "claims": "experiment machines results views",
-    "watch": "report results searches views",
+    "watch": "machines report results searches views",
     "searches": "experiment forecast machines report results storage studies tracking tuner views winners workload",
     "doctor": "experiment machines results storage tracking",
     "extraction": "machines tuner",
-    "tracking": "experiment results winners",
+    "tracking": "experiment machines results winners",
     "tuner": "experiment machines storage studies workload",
     "forecast": "experiment machines studies workload",
     "winners": "experiment results storage workload",
@@ -83,6 +84,7 @@ SET_VARIABLES = {
     "orchestrator.tracking.connection": "a shorter timeout while a person waits",
     "orchestrator.tracking.server": "the stores of one server",
     "orchestrator.tuner.engines": "the GPUs of one engine",
+    "orchestrator.tuner.own_ray": "the token of one Ray",
     "trainables.seeding": "cuBLAS, without orchestrator",
 }
 """Modules that write to ``os.environ``, with what they alone know."""

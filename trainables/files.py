@@ -27,6 +27,22 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "icr-orchestrator"
 
 
+def make_in_cache(folder: Path) -> None:
+    """Make a folder in the cache, which is closed to other users, because code of plug-ins is run from there.
+
+    A cache that is there already, and that all users can write, is closed to them.
+
+    Raises:
+        OSError: If the folder cannot be made.
+    """
+    cache = cache_folder()
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    cache.mkdir(mode=0o700, exist_ok=True)
+    if stat.S_IMODE(cache.stat().st_mode) & stat.S_IWOTH:
+        cache.chmod(0o700)
+    folder.mkdir(parents=True, exist_ok=True)
+
+
 def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file under another name in the same directory, force it to the disk, then give it its name."""
     with writing_whole(path) as file:
@@ -184,7 +200,7 @@ def remembered(path: Path, compute: Callable[[Path], dict[str, Any]]) -> dict[st
     value = compute(path)
     if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _SETTLED_NANOSECONDS:
         with writing_to(record.parent):
-            record.parent.mkdir(parents=True, exist_ok=True)
+            make_in_cache(record.parent)
             write_whole(record, json.dumps({"identity": identity, "value": value}))
     return value
 

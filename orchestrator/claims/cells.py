@@ -20,8 +20,8 @@ from orchestrator.reference.published import (
     other_rows,
     published_rows,
 )
-from orchestrator.results.candidates import Candidate
 from orchestrator.results.confirmation import Confirmation, confirmations
+from orchestrator.results.runs import RunId, Runs
 from orchestrator.results.statistics import Measure
 from trainables.errors import ConfigError
 
@@ -119,7 +119,7 @@ def confirmed_cells(histories: Iterable[History], losses: Sequence[str]) -> Cell
 
 def _fitting(
     name: str, confirmation: Confirmation, published: Mapping[str, Sequence[Mapping[str, object]]]
-) -> list[Candidate]:
+) -> list[Runs]:
     """Return the candidates that a loss with its setting means, the preferred first.
 
     ``published`` are the published settings of each study's loss, by the name of the study.
@@ -149,7 +149,7 @@ def _has(settings: Iterable[Mapping[str, object]], trial: Trial) -> bool:
     return any(setting.items() <= parameters.items() for setting in settings)
 
 
-def _measures(candidate: Candidate, confirmation: Confirmation) -> dict[str, Measure]:
+def _measures(candidate: Runs, confirmation: Confirmation) -> dict[str, Measure]:
     """Return test metrics and COCOS counts without prefixes, with shares of queries without gradient."""
     trials = [trial for trial in confirmation.repeats if trial.candidate == candidate.label and trial.epochs]
     training = trials[0].config.training
@@ -162,7 +162,7 @@ def _measures(candidate: Candidate, confirmation: Confirmation) -> dict[str, Mea
     }
     # Counts of the first steps are in the first epoch alone.
     first = replace(
-        candidate, values={trial.config.seed: trial.epochs[min(trial.epochs)] for trial in trials}
+        candidate, values={RunId(0, trial.config.seed): trial.epochs[min(trial.epochs)] for trial in trials}
     ).measures()
     start = {name.removeprefix("cocos_start/"): mean for name, mean in first.items() if name.startswith("cocos_start/")}
     return means | _shares(means, queries) | {f"start_{name}": share for name, share in _shares(start, queries).items()}

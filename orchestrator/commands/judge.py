@@ -10,10 +10,10 @@ import typer
 from orchestrator.commands.options import DataRoot, ExperimentName, Json, Output
 from orchestrator.journal.directory import find_directory, read_history
 from orchestrator.results.answer import Answer
-from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.confirmation import confirmations
 from orchestrator.results.questions import answer_questions
 from orchestrator.results.tables import RETRIEVAL_LAYOUT, layout_table, rows_of_verdict
+from orchestrator.results.verdict import DatasetVerdict, deprecated_verdict
 from orchestrator.views.terminal import show
 from orchestrator.workload.evaluation import read_outside_run
 from trainables.errors import ConfigError
@@ -55,7 +55,13 @@ def judge(
     dataset_verdict = confirmation.judge(rule=verdict, outside=added)
     if as_json:
         answers = [answer.to_dict() for answer in _answers(dataset_verdict)]
-        print(json.dumps({**dataset_verdict.to_dict(), "answers": answers}, indent=2, allow_nan=False))
+        print(
+            json.dumps(
+                {**deprecated_verdict(dataset_verdict), **dataset_verdict.to_dict(), "answers": answers},
+                indent=2,
+                allow_nan=False,
+            )
+        )
     else:
         show(_answers(dataset_verdict))
 
@@ -89,5 +95,5 @@ def _answers(verdict: DatasetVerdict) -> list[Answer]:
     """Return the answers to the questions of the dataset, and its table of retrieval."""
     answers = answer_questions(verdict)
     by = verdict.decided_by.replace("_", " ")
-    table = layout_table(RETRIEVAL_LAYOUT, rows_of_verdict(verdict, answers))
+    table = layout_table(RETRIEVAL_LAYOUT, rows_of_verdict(verdict))
     return [*answers, replace(table, notes=(*table.notes, f"The test that decides varies {by}."))]

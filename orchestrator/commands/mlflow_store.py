@@ -17,6 +17,7 @@ from orchestrator.commands.options import AnyExperimentNames, Json, Output, Trac
 from orchestrator.journal.directory import find_directory, find_experiments, path_below
 from orchestrator.journal.journal import JournalError
 from orchestrator.machines.processes import bound_process
+from orchestrator.machines.visitors import own_name
 from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import say
 from orchestrator.tracking.address import HOST, PORT, choose_uri, free_port, is_server
@@ -44,7 +45,7 @@ def ui(
     say(f"MLflow on {without_password(uri)}")
     token = secrets.token_urlsafe(24)
     page = (newest_page(uri) or "/").removeprefix("/")
-    say(f"open http://{HOST}:{chosen}/?token={token}{page} (Ctrl-C ends it; it takes some seconds to start)")
+    say(f"open http://{own_name(token)}:{chosen}/?token={token}{page} (Ctrl-C ends it; it takes some seconds to start)")
     # Set in the environment, because other users can read command lines, and these are secrets.
     private = {"PYTHONWARNINGS": "ignore", "MLFLOW_BACKEND_STORE_URI": uri, "ORCHESTRATOR_UI_TOKEN": token}
     command = [sys.executable, "-m", "orchestrator.tracking.server", "--host", HOST, "--port", str(chosen)]

@@ -1,6 +1,7 @@
 """Checks whether a machine can run searches: each check says ok, warn or fail, and gives the remedy."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from typing import Literal
 
 import psutil
 
-from orchestrator.machines.cluster import Cluster
+from orchestrator.machines.cluster import Cluster, readers_of_token, token_path
 from orchestrator.storage.bucket import ObjectStore, StorageError, is_bucket
 from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import typed_program
@@ -55,7 +56,13 @@ class Check:
 def examine(data_root: str, output: Path, tracking_uri: str | None, cluster: Cluster = Cluster()) -> list[Check]:
     """Run every check; no check leaves a file behind."""
     checks = [check_python(), check_packages(), check_torch_pair(), check_gpu(), check_disk(output), check_memory()]
-    checks += [check_port(), check_data_root(data_root), check_output(output), check_store(output, tracking_uri)]
+    checks += [
+        check_port(),
+        check_token(),
+        check_data_root(data_root),
+        check_output(output),
+        check_store(output, tracking_uri),
+    ]
     if cluster.address is not None:
         checks.append(check_answers("cluster", Cluster(address=cluster.address)))
     if cluster.storage is not None:
@@ -175,6 +182,17 @@ def check_port(port: int = PORT) -> Check:
         problem = f"{port} for `orchestrator ui`: {error.strerror}"
         return Check("port", "warn", problem, "the command takes another free port; or choose a port with --port")
     return Check("port", "ok", f"{port} for `orchestrator ui` is free")
+
+
+def check_token() -> Check:
+    """Other users cannot read the token of a Ray cluster."""
+    if (readable := readers_of_token()) is None:
+        return Check("token", "ok", "no other user can read a token of Ray")
+    problem = f"other users can read {readable}, and so run programs as you in a cluster with this token"
+    remedy = (
+        f"chmod 0600 {shlex.quote(str(token_path()))}, and give the cluster a new token if strangers use this machine"
+    )
+    return Check("token", "fail", problem, remedy)
 
 
 def check_data_root(data_root: str) -> Check:

@@ -18,6 +18,7 @@ import random
 import shutil
 import socket
 import stat
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -30,7 +31,7 @@ import msgspec
 import psutil
 
 from orchestrator.journal.directory import JOURNAL_FILE
-from trainables.errors import UserError
+from trainables.errors import ConfigError, UserError
 from trainables.files import LARGEST_STATE, parse_state
 
 PREFIX = "icr-"
@@ -202,10 +203,36 @@ def is_taken(file: IO[Any]) -> bool:
     return False
 
 
+LONGEST_SOCKET = 103 if sys.platform == "darwin" else 107
+"""Most bytes of the path of a socket (``sun_path``)."""
+
+PART_OF_RAY = len("/r/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store")
+"""Bytes that Ray adds at most to the path of a scratch directory."""
+
+SHORT_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")
+"""Folders in which every user may make directories, for scratch directories where the path of TMPDIR is too long."""
+
+
 @contextmanager
 def make_scratch() -> Iterator[Path]:
-    """Make a directory that only this user can enter, and remove it in the end."""
-    path = make_directory()
+    """Make a directory that only this user can enter, with a path short enough for Ray's sockets; remove it in the end.
+
+    Raises:
+        ConfigError: If the temporary folders of this machine have too long paths, or cannot be written.
+    """
+    named = tempfile.gettempdir()
+    longest = LONGEST_SOCKET - PART_OF_RAY - len(f"/{PREFIX}12345678")
+    for folder in (named, *SHORT_FOLDERS):
+        if len(os.fsencode(folder)) > longest:
+            continue
+        with suppress(OSError):
+            path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=folder))
+            break
+    else:
+        raise ConfigError(
+            f"TMPDIR {named}: has {len(os.fsencode(named))} characters, and Ray's sockets leave {longest}; "
+            f"set TMPDIR to a folder with a shorter path"
+        )
     try:
         yield path
     finally:

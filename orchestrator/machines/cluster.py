@@ -6,6 +6,7 @@ A cluster is checked before Ray is imported, because the import takes seconds an
 
 import os
 import platform
+import stat
 import subprocess
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
@@ -169,7 +170,7 @@ def prepare_joining(environ: MutableMapping[str, str] = os.environ) -> None:
     Raises:
         ClusterError: If the environment asks for a token, and there is none.
     """
-    token = Path(environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
+    token = token_path(environ)
     there = bool(environ.get("RAY_AUTH_TOKEN")) or token.is_file()
     set_for_cluster(there, environ)
     if not there and environ.get("RAY_AUTH_MODE", "").lower() == "token":
@@ -177,6 +178,22 @@ def prepare_joining(environ: MutableMapping[str, str] = os.environ) -> None:
             f"RAY_AUTH_MODE=token, but there is no token: copy the token of the cluster's head to {token}, "
             f"or set RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH"
         )
+
+
+def token_path(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the file in which Ray looks for the token of a cluster."""
+    return Path(environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
+
+
+def readers_of_token(environ: Mapping[str, str] = os.environ) -> str | None:
+    """Return the permissions of a token's file that other users can read or replace; ``None`` if they cannot."""
+    path = token_path(environ)
+    try:
+        modes = [stat.S_IMODE(folder.stat().st_mode) for folder in (path, *path.absolute().parents)]
+    except OSError:
+        return None
+    is_open = modes[0] & 0o066 and all(mode & 0o011 for mode in modes[1:])
+    return f"{path} ({stat.filemode(modes[0])[1:]})" if is_open else None
 
 
 def ignored_address(cluster: Cluster, environ: MutableMapping[str, str] = os.environ) -> str | None:

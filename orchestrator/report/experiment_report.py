@@ -15,8 +15,8 @@ from orchestrator.report.queries import Queries, ask_model, compared_queries
 from orchestrator.report.render import render_page
 from orchestrator.report.studies import studies_of, trial_names
 from orchestrator.results.answers import Summary
-from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.tables import differing_data
+from orchestrator.results.verdict import DatasetVerdict
 from orchestrator.results.winner import find_champions
 from orchestrator.text.wording import printed
 from orchestrator.views.html import Section, sections_page

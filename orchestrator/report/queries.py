@@ -16,8 +16,9 @@ import numpy as np
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage
 from orchestrator.results.answer import Table
-from orchestrator.results.candidates import Comparison, DatasetVerdict
+from orchestrator.results.question import Pair
 from orchestrator.results.trial_comparison import compare_queries, largest_leads, median_ranks
+from orchestrator.results.verdict import DatasetVerdict
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import printed
 from orchestrator.views.html import filled, theme
@@ -211,7 +212,7 @@ def compared_queries(
     winner, opponent = verdict.winner, _opponent(verdict)
     if winner is None or opponent is None:
         return None
-    ids = winner.label, opponent.label
+    ids = winner.label, opponent.second
     first, second = (names[label] for label in ids)
     title = f"{printed(verdict.dataset)}: {first} beside {second}, query by query"
     ranks = [_ranks(history, label) for label in ids]
@@ -237,11 +238,11 @@ def compared_queries(
     return replace(compared, groups=groups)
 
 
-def _opponent(verdict: DatasetVerdict) -> Comparison | None:
-    """Return the comparison with the best candidate of another loss, or else with the runner-up."""
+def _opponent(verdict: DatasetVerdict) -> Pair | None:
+    """Return the winner with the best candidate of another loss, or else with the next of its own."""
     losses = {candidate.label: candidate.loss for candidate in verdict.candidates}
-    others = [other for other in verdict.comparisons if losses[other.label] != verdict.candidates[0].loss]
-    return next(iter([*others, *verdict.comparisons]), None)
+    others = [pair for pair in verdict.pairs if losses[pair.second] != losses[pair.first]]
+    return next(iter([*others, *verdict.pairs]), None)
 
 
 def _ranks(history: History, candidate: str) -> list[Ranks]:

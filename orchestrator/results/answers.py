@@ -32,16 +32,16 @@ from orchestrator.results.analyses import (
 )
 from orchestrator.results.answer import Answer, Cell, Column, Json, Quantity, table_of
 from orchestrator.results.bands import Band, band_answers, bands
-from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.caveats import caveats, comparability
 from orchestrator.results.confirmation import Confirmation, best_metrics, confirmations, race_names
-from orchestrator.results.crossed import Runs
+from orchestrator.results.crossed import ImageRows
 from orchestrator.results.datasets import FEW, LEVEL, common_losses, interaction_test, mean_ranks
 from orchestrator.results.equal_budget import equal_budgets, optimism_of
 from orchestrator.results.judged import judged_answer, judged_verdicts
-from orchestrator.results.questions import WHICH_COEFFICIENTS, WHICH_LOSS, answer_questions
+from orchestrator.results.questions import answer_questions
 from orchestrator.results.race import Race, describe_race
 from orchestrator.results.trends import trend_answer, trends_of
+from orchestrator.results.verdict import WHICH_COEFFICIENTS, WHICH_LOSS, DatasetVerdict, deprecated_verdict
 from orchestrator.results.winner import Winner, identity_of, winners_of
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import (
@@ -200,7 +200,8 @@ class Summary:
             "objectives": [goal.model_dump() for goal in self.objectives],
             "ended_by": history.ended_by,
             "winners": {dataset: winner.to_dict() for dataset, winner in self.winners.items()},
-            "verdicts": [verdict.to_dict() for verdict in self.verdicts.values()],
+            "datasets": {dataset: verdict.to_dict() for dataset, verdict in self.verdicts.items()},
+            "verdicts": [deprecated_verdict(verdict) for verdict in self.verdicts.values()],
             "races": {dataset: race.to_dict() for dataset, race in self.races.items()},
             "equal_budget": dict(self.equal_budget),
             "optimism": dict(self.optimism),
@@ -318,15 +319,16 @@ def over_datasets(summary: Summary) -> list[Answer]:
     """Return the winners of all datasets, and whether the order of losses is the same on all of them."""
     # Of each loss its best candidate counts, and in the test over images the best with their values. A single seed
     # that is left of several would count as exact there.
-    runs: dict[str, dict[str, Runs]] = {}
+    runs: dict[str, dict[str, ImageRows]] = {}
     scores: dict[str, dict[str, float]] = {}
     for dataset, verdict in summary.verdicts.items():
         for candidate in verdict.candidates:
-            scores.setdefault(dataset, {}).setdefault(candidate.loss, candidate.result.mean)
+            scores.setdefault(dataset, {}).setdefault(candidate.loss, candidate.mean(verdict.metric))
             of_loss = runs.setdefault(dataset, {})
-            is_lone = candidate.has_seeds and len(candidate.values) < 2
-            if candidate.images and not is_lone and candidate.loss not in of_loss:
-                of_loss[candidate.loss] = candidate.image_runs()
+            is_lone = candidate.has_seeds and candidate.count < 2
+            rows = candidate.image_rows(verdict.metric, candidate.unit)
+            if rows is not None and not is_lone and candidate.loss not in of_loss:
+                of_loss[candidate.loss] = rows
     metric = summary.history.metric
     every = "every" if all(dataset in scores for dataset in summary.datasets) else "every confirmed"
     answers = (_winners(summary), _order(runs, scores, metric, every), _mean_ranks(scores, metric))
@@ -361,7 +363,7 @@ def _winners(summary: Summary) -> Answer:
         lead = None if difference is None else Quantity(difference, None, numbers.get("low"), numbers.get("high"))
         name, setting = printed(winner.loss), setting_text(winner.parameters) or "default"
         about = (printed(dataset), winner.label, winner.loss, name, setting, None)
-        rows.append((*about, winner.quantity, lead, answer.verdict))
+        rows.append((*about, winner.quantity(verdict.metric), lead, answer.verdict))
         place = printed(dataset) + ("" if answer.verdict == "better" else f" ({answer.verdict})")
         brief = setting_text(winner.parameters, most=BRIEF)
         said.setdefault(name if several or not brief else brief, []).append(place)
@@ -372,7 +374,7 @@ def _winners(summary: Summary) -> Answer:
 
 
 def _order(
-    runs: Mapping[str, Mapping[str, Runs]], scores: Mapping[str, Mapping[str, float]], metric: str, every: str
+    runs: Mapping[str, Mapping[str, ImageRows]], scores: Mapping[str, Mapping[str, float]], metric: str, every: str
 ) -> Answer | None:
     """Return whether the differences between losses depend on the dataset; ``None`` where it cannot be tested.
 

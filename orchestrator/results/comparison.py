@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.results.candidates import range_of
 from orchestrator.results.crossed import crossed_test
+from orchestrator.results.metric_ranges import range_of
 from orchestrator.results.runs import Runs, Unit
 from orchestrator.results.statistics import (
     SAME,
@@ -73,8 +73,7 @@ class Comparison:
     @property
     def varies(self) -> str:
         """What varies in the test: ``seeds`` or ``searches``, where images vary followed by ``_and_images``."""
-        units = "searches" if self.unit is Unit.SEARCH else "seeds"
-        return units if self.images is None else f"{units}_and_images"
+        return self.unit.plural if self.images is None else f"{self.unit.plural}_and_images"
 
     @property
     def share_of_images(self) -> float:
@@ -148,7 +147,7 @@ def compare(first: Runs, second: Runs, metric: str, *, over_images: bool = False
         test = welch_test(ours, theirs, (exact[0], exact[1]))
     if test is not None:
         return replace(compared, test=test)
-    units = "searches" if unit is Unit.SEARCH else "seeds"
+    units = unit.plural
     if all(exact):
         same = abs(difference) < EQUAL
         reason = "neither candidate has seeds, "

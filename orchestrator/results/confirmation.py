@@ -19,7 +19,6 @@ from itertools import chain
 from statistics import fmean
 from typing import Any
 
-import numpy as np
 from msgspec import structs
 
 from orchestrator.experiment.experiment import Experiment, known_experiment
@@ -27,7 +26,6 @@ from orchestrator.journal.history import History
 from orchestrator.journal.points import differing, points_of
 from orchestrator.journal.records import ConfirmationPlan, TrialCreated
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.results.candidates import Candidate, DatasetVerdict
 from orchestrator.results.confirmation_plan import (
     level_of_plan,
     published_default,
@@ -39,8 +37,9 @@ from orchestrator.results.confirmation_plan import (
 from orchestrator.results.crossed import image_values
 from orchestrator.results.race import LEVEL as RACE_LEVEL
 from orchestrator.results.race import Race, run_race
+from orchestrator.results.runs import RunId, Runs
 from orchestrator.results.statistics import Sample
-from orchestrator.results.verdict import judge
+from orchestrator.results.verdict import DatasetVerdict, judge
 from orchestrator.text.values import in_digits
 from orchestrator.text.wording import listed, parameter_names, printed, setting_text
 from trainables.errors import ConfigError
@@ -164,14 +163,14 @@ class Confirmation:
         return level_of_plan(planned or (RACE_LEVEL if self.is_raced else OLDER_LEVEL), self.looks)
 
     @cached_property
-    def candidates(self) -> list[Candidate]:
+    def candidates(self) -> list[Runs]:
         """The settings that were trained again, with the metrics of their seeds, without the values of the images."""
-        return self._candidates({})
+        return self._candidates("", {})
 
-    def _candidates(self, images: Mapping[str, Sample]) -> list[Candidate]:
-        """Return the candidates; with the values of the images (trial -> values) where all seeds of one have them."""
+    def _candidates(self, metric: str, images: Mapping[str, Sample]) -> list[Runs]:
+        """Return the candidates; with the images' values of a metric (by trial) where all seeds have them."""
         if self.is_repeated:
-            return self._losses(images)
+            return self._losses(metric, images)
         groups: dict[str, list[Trial]] = {}
         for trial in self.repeats:
             groups.setdefault(str(trial.candidate), []).append(trial)
@@ -179,29 +178,29 @@ class Confirmation:
         for label, trials in groups.items():
             config, seeds = trials[0].config, self.race.seeds[label] if self.is_raced else None
             finished = {trial.config.seed: trial for trial in trials if _has_finished(trial)}
-            has_images = all(trial.id in images for trial in finished.values())
-            candidate = Candidate(
+            has_images = bool(images) and all(trial.id in images for trial in finished.values())
+            candidate = Runs.of_seeds(
+                label,
+                {seed: metrics_of(trial, self.history) for seed, trial in finished.items()},
+                missing={trial.config.seed: str(trial.state) for trial in trials if not _has_finished(trial)},
+                images={metric: {seed: images[trial.id] for seed, trial in finished.items()}} if has_images else {},
                 dataset=self.dataset,
                 model=config.model,
                 loss=config.loss,
                 parameters=trials[0].parameters,
-                label=label,
-                values={seed: metrics_of(trial, self.history) for seed, trial in finished.items()},
-                missing={trial.config.seed: str(trial.state) for trial in trials if not _has_finished(trial)},
                 # In a race of an older version a candidate with fewer seeds had left, and could not win any more.
                 left=seeds is not None and self.race.older and seeds < max(self.race.seeds.values()),
-                given=seeds,
-                images={seed: images[trial.id] for seed, trial in finished.items()} if has_images else {},
+                planned=seeds,
             )
             candidates.append(candidate)
         return candidates
 
-    def _losses(self, images: Mapping[str, Sample]) -> list[Candidate]:
+    def _losses(self, metric: str, images: Mapping[str, Sample]) -> list[Runs]:
         """Return a candidate for each loss that was searched repeatedly; with ``each_of``, for each of its values.
 
-        A run of the candidate is a search: the mean over the trainings of its best setting. The label is the best
-        setting over all searches, by the selection metric of the fresh seeds. A search of which a training was lost
-        is missing, because the rest may flatter it.
+        A search has the trainings of its best setting. The label is the best setting over all searches, by the
+        selection metric of the fresh seeds. A search of which a training was lost is missing, because the rest may
+        flatter it.
         """
         each_of, history = self.history.confirm.each_of, self.history
         groups: dict[tuple[str, str, Any], dict[int, list[Trial]]] = {}
@@ -212,25 +211,21 @@ class Confirmation:
         for searches in groups.values():
             lost = {number: trial.state for number, of in searches.items() for trial in of if not _has_finished(trial)}
             whole = {number: trainings for number, trainings in searches.items() if number not in lost}
-            values = {number: _mean([metrics_of(trial, history) for trial in of]) for number, of in whole.items()}
-            found = {number: str(trainings[0].candidate) for number, trainings in searches.items()}
-            best = max(whole, key=lambda number: values[number][history.metric], default=min(searches))
-            has_images = bool(whole) and all(trial.id in images for of in whole.values() for trial in of)
-            setting = history.trials[found[best]]
-            candidate = Candidate(
+            trials = {RunId(number, trial.config.seed): trial for number, of in whole.items() for trial in of}
+            means = {number: fmean(trial.at_best[history.metric] for trial in of) for number, of in whole.items()}
+            best = max(means, key=means.__getitem__, default=min(searches))
+            has_images = bool(trials) and all(trial.id in images for trial in trials.values())
+            setting = history.trials[str(searches[best][0].candidate)]
+            candidate = Runs(
+                setting.id,
+                {run: metrics_of(trial, history) for run, trial in trials.items()},
                 dataset=self.dataset,
                 model=setting.config.model,
                 loss=setting.config.loss,
                 parameters=setting.parameters,
-                label=setting.id,
-                values=values,
-                missing={number: str(state) for number, state in lost.items()},
-                images=(
-                    {number: np.mean([images[trial.id] for trial in of], axis=0) for number, of in whole.items()}
-                    if has_images
-                    else {}
-                ),
-                searches=found,
+                missing={RunId(number, 0): str(state) for number, state in lost.items()},
+                images={metric: {run: images[trial.id] for run, trial in trials.items()}} if has_images else {},
+                is_repeated=True,
             )
             candidates.append(candidate)
         return candidates
@@ -278,7 +273,7 @@ class Confirmation:
         metric: str | None = None,
         images: Mapping[str, Sample] | None = None,
         rule: str | None = None,
-        outside: Sequence[Candidate] = (),
+        outside: Sequence[Runs] = (),
     ) -> DatasetVerdict:
         """Return the verdict by another metric, by another rule or beside further candidates.
 
@@ -301,7 +296,7 @@ class Confirmation:
         varying = rule or confirm.verdict or "seeds"
         baseline, problem = self._baseline
         verdict = judge(
-            [*self._candidates(self._kept_values(decisive) if images is None else images), *outside],
+            [*self._candidates(decisive, self._kept_values(decisive) if images is None else images), *outside],
             metric=decisive,
             selection=selection,
             baseline=baseline,
@@ -365,7 +360,7 @@ class Confirmation:
             if first is not None and ranks.has_queries_of(first)
         }
 
-    def trained_elsewhere(self, label: str, runs: Sequence[tuple[Mapping[str, float], Ranks]]) -> Candidate:
+    def trained_elsewhere(self, label: str, runs: Sequence[tuple[Mapping[str, float], Ranks]]) -> Runs:
         """Return a model that was trained elsewhere as a candidate for ``judge``.
 
         Each run has metrics on val and test, and ranks on test. A single run counts as that of a model without seeds,
@@ -388,16 +383,15 @@ class Confirmation:
                 "experiment was confirmed; take the data that the experiment had"
             )
         metric = self.history.metric.partition("/")[2]
-        return Candidate(
+        return Runs.of_seeds(
+            label,
+            {index: metrics for index, (metrics, _) in enumerate(runs)},
+            images={f"test/{metric}": {index: image_values(ranks, metric) for index, (_, ranks) in enumerate(runs)}},
             dataset=self.dataset,
             model=OUTSIDE,
             loss=label,
-            parameters={},
-            label=label,
-            values={index: metrics for index, (metrics, _) in enumerate(runs)},
-            given=len(runs),
+            planned=len(runs),
             has_seeds=len(runs) > 1,
-            images={index: image_values(ranks, metric) for index, (_, ranks) in enumerate(runs)},
         )
 
 
@@ -472,11 +466,6 @@ def metrics_of(trial: Trial, history: History) -> dict[str, float]:
     """Return a trial's metrics at its best epoch and, under ``test/``, its metrics on the test split."""
     test = {f"test/{name}": value for name, value in history.tests.get(trial.id, {}).items()}
     return best_metrics(trial) | test
-
-
-def _mean(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean of each metric that all runs have."""
-    return {name: fmean(run[name] for run in runs) for name in runs[0] if all(name in run for run in runs)}
 
 
 def _has_finished(trial: Trial) -> bool:

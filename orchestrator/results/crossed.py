@@ -45,11 +45,11 @@ from numpy.typing import NDArray
 from orchestrator.results.statistics import DifferenceTest, Sample
 from trainables.ranks import Integers, Ranks
 
-Runs = NDArray[np.float64]
+ImageRows = NDArray[np.float64]
 """The values of a candidate's runs, shape (S, I): one row per seed, one column per image."""
 
 
-def crossed_test(first: Runs, second: Runs) -> DifferenceTest | None:
+def crossed_test(first: ImageRows, second: ImageRows) -> DifferenceTest | None:
     """Compare two candidates over their seeds and the images on which both were evaluated.
 
     Args:
@@ -73,7 +73,7 @@ def crossed_test(first: Runs, second: Runs) -> DifferenceTest | None:
     return DifferenceTest(float(per_image.mean()), seeds, joint, (len(first), len(second)), variance, images)
 
 
-def own_parts(runs: Runs) -> tuple[float, float]:
+def own_parts(runs: ImageRows) -> tuple[float, float]:
     """Return A and C of a candidate; 0 and 0 where it has no seeds, or fewer than two images."""
     seeds, images = runs.shape
     if seeds < 2 or images < 2:

@@ -42,7 +42,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.results.crossed import Runs, own_parts
+from orchestrator.results.crossed import ImageRows, own_parts
 
 FEW = 10
 """Datasets below which a critical difference finds hardly anything; [Demsar2006] advises more than 10."""
@@ -60,7 +60,7 @@ class Interaction(NamedTuple):
     effects: NDArray[np.float64]
 
 
-def interaction_test(values: Mapping[str, Mapping[str, Runs]]) -> Interaction | None:
+def interaction_test(values: Mapping[str, Mapping[str, ImageRows]]) -> Interaction | None:
     """Test whether the differences between losses are the same on all datasets.
 
     Args:
@@ -143,7 +143,7 @@ def mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> tuple[dict[str, flo
     return dict(ordered), difference
 
 
-def _of_images(blocks: Sequence[Sequence[Runs]]) -> NDArray[np.float64]:
+def _of_images(blocks: Sequence[Sequence[ImageRows]]) -> NDArray[np.float64]:
     """Return B, the covariance of all means over the images, shape (cells, cells)."""
     per_image = [np.stack([cell.mean(0) for cell in block]) for block in blocks]
     if len({values.shape[1] for values in per_image}) == 1:

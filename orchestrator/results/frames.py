@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.journal.history import History
 from orchestrator.results.answers import Summary
 from orchestrator.results.confirmation import metrics_of
-from orchestrator.results.questions import outcome_against
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -80,10 +79,11 @@ def candidates_frame(history: History) -> "DataFrame":
             "candidate": candidate.label,
             "rank": rank,
             "metric": verdict.metric,
-            "mean": candidate.result.mean,
-            "sample_std": candidate.result.sample_std,
-            "seeds": candidate.result.seeds,
-            "selected_by": candidate.selected_by,
+            "verdict": verdict.word_on(candidate.label),
+            "mean": candidate.mean(verdict.metric),
+            "sample_std": candidate.measure(verdict.metric).sample_std,
+            "seeds": candidate.count,
+            "selected_by": candidate.mean(verdict.selection),
             "model": candidate.model,
             "loss": candidate.loss,
             **_params(candidate.parameters),
@@ -95,24 +95,25 @@ def candidates_frame(history: History) -> "DataFrame":
 
 
 def verdicts_frame(history: History) -> "DataFrame":
-    """Return one row per comparison of a winner with another candidate, by dataset and name of that candidate.
+    """Return one row per pair of a winner with another candidate, by dataset and name of that candidate.
 
-    ``verdict`` is that of the answers; ``holm_p`` is corrected for these comparisons alone.
+    Word, difference, interval (``low``, ``high``) and ``p`` belong to one test, in which ``varies`` varies. ``p`` is
+    corrected for all pairs of the dataset, ``p_unadjusted`` for nothing.
     """
     rows = [
         {
             "dataset": dataset,
-            "other": comparison.label,
-            "winner": verdict.candidates[0].label,
-            "roles": ", ".join(comparison.roles),
-            "verdict": outcome_against(verdict, comparison),
-            "difference": comparison.difference,
-            **dict(zip(("low", "high"), comparison.interval or (None, None), strict=True)),
-            "welch_p": comparison.welch_p,
-            "holm_p": comparison.holm_p,
+            "other": pair.second,
+            "winner": pair.first,
+            "verdict": str(pair.verdict),
+            "difference": pair.difference,
+            **dict(zip(("low", "high"), pair.interval or (None, None), strict=True)),
+            "p": pair.p,
+            "p_unadjusted": pair.comparison.p,
+            "varies": pair.comparison.varies,
         }
         for dataset, verdict in Summary(history).verdicts.items()
-        for comparison in verdict.comparisons
+        for pair in verdict.pairs
     ]
     return _frame(rows, ["dataset", "other"])
 

@@ -16,10 +16,10 @@ import numpy as np
 
 from orchestrator.journal.trial import TrialState
 from orchestrator.results.answer import Answer, Cell, Column, table_of
-from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.confirmation import Confirmation
 from orchestrator.results.questions import answer_questions
 from orchestrator.results.statistics import Sample
+from orchestrator.results.verdict import DatasetVerdict
 from orchestrator.text.wording import metric_words, number_text, share_text
 from trainables.judgements import TITLES
 from trainables.judgements.judged_metrics import (

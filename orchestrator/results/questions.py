@@ -5,35 +5,22 @@
     (c) Better than published?   the winner against the baseline
     (d) What would settle it?    the smallest detectable difference, and how many seeds would detect a measured one
 
-All rest on the tests of one verdict (``verdict.judge``): the winner, which val chose, against every other candidate.
-Questions (a) and (b) are intersections. The winner beats the others only where it leads every candidate of another
-loss, or every other setting of its loss, at the level of the verdict. A winner is chosen for its high value. So the
-p-value of a lead is at least the probability that the luckiest of k candidates leads an equal as far
-(``statistics.best_of_p``):
-
-    (a)  k is the number of candidates of the winner's loss
-    (b)  k is twice the number of losses with several candidates that the winner does not beat, its own among them: the
-         two best of a loss may be equal, and the winner is the luckiest of all of them
-    (c)  k is the number of all candidates but the baseline
-
-A row of a table is a comparison that nobody named beforehand, of any two candidates that could be the winner and the
-other candidate. So the p-values of the rows are Holm-adjusted, with another k. In (a) it is the number of candidates of
-other losses than the row's. In (b) it is the number of settings of the loss, times the losses that the winner does not
-beat.
+Each answer is a conclusion over pairs of one verdict (``verdict.judge``), and a row of its table is one of the pairs.
+This module says them in sentences and computes no word: ``winner_family`` has the p-values of the pairs.
 
 Each case was simulated in 10,000 studies, with 2 to 30 candidates, 3 to 10 seeds and spreads that differ up to
-fourfold. A false *beats* was in (a) in at most 4.1 %, in (b) in 4.1 %, in (c) in 3.1 % and in any of them in 5.8 %:
-``python -m tests.benchmarks questions``; the table is in ``tests/benchmarks/README.md``.
+fourfold: ``python -m tests.benchmarks questions``; ``docs/evidence/verdict-errors.md`` has the rates.
 """
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table, table_of
-from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Verdict, verdict_at
-from orchestrator.results.statistics import POWER, holm
+from orchestrator.results.question import Conclusion, Pair, Verdict
+from orchestrator.results.runs import Runs
+from orchestrator.results.statistics import POWER
+from orchestrator.results.verdict import PUBLISHED, WHICH_COEFFICIENTS, WHICH_LOSS, DatasetVerdict
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import (
     BRIEF,
@@ -52,33 +39,10 @@ from orchestrator.text.wording import (
 MOSTLY = 0.5
 """Share of the uncertainty from which on a part of it is named: smaller shares are not estimated well apart."""
 
-OPPOSITE = {Verdict.BETTER: Verdict.WORSE, Verdict.WORSE: Verdict.BETTER}
-
-WHICH_LOSS, WHICH_COEFFICIENTS, PUBLISHED, SETTLE = "loss", "coefficients", "published", "settle"
-"""Keys of the answers."""
+SETTLE = "settle"
+"""Key of the answer to what would settle a tie."""
 
 THE_WINNER = "The winner"
-
-
-@dataclass(frozen=True)
-class Contest:
-    """The winner against several other candidates.
-
-    Attributes:
-        verdict: ``better`` where the winner leads every other candidate at the level, else the weakest outcome.
-        p: The p-value that decides: the largest of the leads where the winner is better, else that of ``closest``;
-            ``None`` where nothing was tested.
-        closest: The smallest lead over a shown candidate where the winner is better, else the comparison that decides;
-            ``None`` where there is no other candidate.
-        adjusted: Label -> adjusted p-value of each candidate that was tested.
-        chances: Number of candidates of which the luckiest could have been the winner, >= 1.
-    """
-
-    verdict: Verdict
-    p: float | None
-    closest: Comparison | None
-    adjusted: Mapping[str, float]
-    chances: int
 
 
 def answer_questions(verdict: DatasetVerdict) -> list[Answer]:
@@ -89,49 +53,15 @@ def answer_questions(verdict: DatasetVerdict) -> list[Answer]:
     return _Questions(verdict, verdict.winner).answers()
 
 
-def outcomes_of(answers: Sequence[Answer]) -> dict[str, str]:
-    """Return candidate -> ``winner`` or how it compares with the winner, by the first answer that has the candidate."""
-    rows = [
-        row
-        for answer in reversed(answers)
-        if answer.table
-        for row in answer.table.to_dict()["rows"]
-        if "candidate" in row
-    ]
-    return {row["candidate"]: row["verdict"] for row in rows}
-
-
-def outcome_against(verdict: DatasetVerdict, compared: Comparison) -> Verdict:
-    """Return how the winner compares with a candidate: by a table's row, a headline, or else the comparison itself."""
-    answers = answer_questions(verdict)
-    row = outcomes_of(answers).get(compared.label)
-    if row is not None:
-        return OPPOSITE.get(Verdict(row), Verdict(row))
-    return next((Verdict(answer.verdict) for answer in answers if answer.closest == compared.label), compared.verdict)
-
-
 class _Questions:
     """The questions of a dataset with a winner."""
 
-    def __init__(self, verdict: DatasetVerdict, winner: Candidate) -> None:
+    def __init__(self, verdict: DatasetVerdict, winner: Runs) -> None:
         self._verdict, self._winner = verdict, winner
-        self._candidates = verdict.candidates
         self._by_label = {candidate.label: candidate for candidate in verdict.candidates}
-        # In the order of the candidates.
-        compared = {comparison.label: comparison for comparison in (*verdict.comparisons, *verdict.others)}
-        self._comparisons = {label: compared[label] for label in self._by_label if label in compared}
         self._several_models = len({candidate.model for candidate in verdict.candidates}) > 1
-        self._own = [other for other in verdict.candidates[1:] if other.kind == winner.kind]
-        self._others = [other for other in verdict.candidates if other.kind != winner.kind]
-        # The best of each other loss; each could lead any of the candidates of other losses by luck.
-        kinds = dict.fromkeys(other.kind for other in self._others)
-        self._best = {kind: next(other for other in self._others if other.kind == kind) for kind in kinds}
-        sizes = Counter(configuration.kind for configuration in self._candidates)
-        chances = {best.label: len(self._candidates) - sizes[best.kind] for best in self._best.values()}
-        self._of_losses = self._contest(self._others, chances, len(self._candidates) - len(self._others))
-        # Losses with several candidates that the winner does not beat, and its own.
-        outcomes = {kind: self._outcome(self._of_losses.adjusted, best.label) for kind, best in self._best.items()}
-        self._rivals = 1 + sum(sizes[kind] > 1 for kind, outcome in outcomes.items() if outcome != Verdict.BETTER)
+        # Question -> label -> name of the candidate in its sentences.
+        self._names: dict[str, Mapping[str, str]] = {}
 
     def answers(self) -> list[Answer]:
         first_answers = (self._which_loss(), self._which_coefficients(), self._better_than_published())
@@ -139,38 +69,44 @@ class _Questions:
         return [*answers, *self._what_would_settle(answers)]
 
     def _which_loss(self) -> Answer | None:
-        if not self._others:
+        others, conclusion = self._verdict.others(WHICH_LOSS), self._verdict.conclusion(WHICH_LOSS)
+        if not others:
             return None
-        contest, shown = self._of_losses, list(self._best.values())
+        # The best of each other loss.
+        best = {other.kind: other for other in reversed(others)}
+        shown = [other for other in others if best[other.kind] is other]
         names = {candidate.label: self._loss_name(candidate) for candidate in (self._winner, *shown)}
-        if contest.closest is not None and contest.closest.label not in names:
+        deciding = conclusion.deciding
+        if deciding is not None and deciding.second not in names:
             # A setting that val ranks lower decides: it has a row of its own.
-            hidden = self._by_label[contest.closest.label]
-            best = self._best[hidden.kind]
-            names |= {setting.label: self._full_name(setting) for setting in (best, hidden)}
-            shown.insert(shown.index(best) + 1, hidden)
+            hidden = self._by_label[deciding.second]
+            names |= {setting.label: self._full_name(setting) for setting in (best[hidden.kind], hidden)}
+            shown.insert(shown.index(best[hidden.kind]) + 1, hidden)
+        self._names[WHICH_LOSS] = names
         question = "Which model and loss?" if self._several_models else "Which loss?"
         return replace(
-            self._answer(WHICH_LOSS, question, contest, names, self._every("loss", shown)),
-            table=self._table([self._winner, *shown], contest, names),
-            notes=(*self._notes(contest, shown, names), *self._limits(contest)),
+            self._answer(
+                WHICH_LOSS, question, conclusion, self._closest(conclusion, shown), self._every("loss", shown)
+            ),
+            table=self._table([self._winner, *shown], names),
+            notes=(*self._notes(conclusion, shown, names), *self._limits(self._closest(conclusion, shown))),
         )
 
     def _which_coefficients(self) -> Answer | None:
         """Return the answer to (b); ``None`` where the winner's loss has a single candidate and others compete."""
-        others, of_loss = self._own, printed(self._winner.loss)
+        others, of_loss = self._verdict.others(WHICH_COEFFICIENTS), printed(self._winner.loss)
+        has_other_losses = bool(self._verdict.others(WHICH_LOSS))
         if not others:
             alone = "Only one candidate was confirmed, so nothing was compared."
             about = (WHICH_COEFFICIENTS, self._verdict.dataset, "Which coefficients?")
-            return None if self._others else Answer(*about, alone, str(Verdict.UNTESTED))
-        group = [self._winner, *others]
-        names = self._setting_names(group)
-        contest = self._contest(others, {other.label: len(group) * self._rivals for other in others}, 2 * self._rivals)
-        every = self._every(f"setting of {of_loss}", others)
+            return None if has_other_losses else Answer(*about, alone, str(Verdict.UNTESTED))
+        group, conclusion = [self._winner, *others], self._verdict.conclusion(WHICH_COEFFICIENTS)
+        names = self._names[WHICH_COEFFICIENTS] = self._setting_names(group)
+        every, closest = self._every(f"setting of {of_loss}", others), self._closest(conclusion, others)
         return replace(
-            self._answer(WHICH_COEFFICIENTS, f"Which coefficients of {of_loss}?", contest, names, every),
-            table=self._table(group, contest, self._setting_names(group, None)),
-            notes=(*self._notes(contest, others, names), *(() if self._others else self._limits(contest))),
+            self._answer(WHICH_COEFFICIENTS, f"Which coefficients of {of_loss}?", conclusion, closest, every),
+            table=self._table(group, self._setting_names(group, None)),
+            notes=(*self._notes(conclusion, others, names), *(() if has_other_losses else self._limits(closest))),
         )
 
     def _better_than_published(self) -> Answer | None:
@@ -184,10 +120,10 @@ class _Questions:
         if label == self._winner.label:
             verb = "wins" if self._verdict.named_baseline else "win"
             return Answer(PUBLISHED, self._verdict.dataset, question, f"The {named} {verb}.")
-        chances = len(self._candidates) - 1
-        contest = self._contest([self._by_label[label]], {label: chances}, chances)
-        answer = self._answer(PUBLISHED, question, contest, {self._winner.label: THE_WINNER, label: f"the {named}"}, "")
-        return replace(answer, notes=(*self._notes(contest, [], {}), *self._new_images(contest)))
+        conclusion = self._verdict.conclusion(PUBLISHED)
+        self._names[PUBLISHED] = {self._winner.label: THE_WINNER, label: f"the {named}"}
+        answer = self._answer(PUBLISHED, question, conclusion, conclusion.deciding, "")
+        return replace(answer, notes=(*self._notes(conclusion, [], {}), *self._new_images(conclusion.deciding)))
 
     def _what_would_settle(self, answers: Sequence[Answer]) -> list[Answer]:
         """Return the answer to (d) where an answer is open."""
@@ -200,82 +136,31 @@ class _Questions:
         question = "What would settle the open questions?"
         return [Answer(SETTLE, self._verdict.dataset, question, headline, notes=tuple(notes))]
 
-    def _contest(self, others: Sequence[Candidate], shown: Mapping[str, int], chances: int) -> Contest:
-        """Return how the winner compares with all candidates of a question.
+    def _closest(self, conclusion: Conclusion, shown: Sequence[Runs]) -> Pair | None:
+        """Return the pair that a headline names: of a winner over all the smallest lead, else the one that decides."""
+        if conclusion.verdict is not Verdict.BETTER:
+            return conclusion.deciding
+        pairs = [pair for other in shown if (pair := self._verdict.pair_of.get(other.label)) is not None]
+        return min(pairs, key=lambda pair: pair.difference, default=conclusion.deciding)
 
-        Args:
-            others: The candidates.
-            shown: Label of each candidate whose own outcome is shown -> number of candidates of which the luckiest
-                could have been the winner, if this candidate is its equal.
-            chances: This number where the winner beats all candidates of the question, >= 1.
-        """
-        comparisons = [self._comparisons[other.label] for other in others if other.label in self._comparisons]
-        if not comparisons:
-            return Contest(Verdict.UNTESTED, None, None, {}, chances)
-        leads = {comparison.label: comparison.lead(chances) for comparison in comparisons}
-        p_values = [(comparison, comparison.p) for comparison in comparisons if comparison.p is not None]
-        # Nobody named a candidate that is not shown, so its lead over the winner pays for every other candidate.
-        adjusted = {
-            comparison.label: leads[comparison.label] if comparison.difference > 0 else min(1.0, p * len(comparisons))
-            for comparison, p in p_values
-        }
-        rows = {
-            comparison.label: comparison.luckiest(p, shown[comparison.label])
-            for comparison, p in p_values
-            if comparison.label in shown
-        }
-        adjusted |= dict(zip(rows, holm(list(rows.values())), strict=True))
-        # Of candidates that the winner does not lead, the highest is closest.
-        closest = max(comparisons, key=lambda comparison: (leads[comparison.label], -comparison.difference))
-        largest, verdict, p_value = leads[closest.label], Verdict.TIE, adjusted.get(closest.label)
-        worse = [comparison for comparison in comparisons if self._outcome(adjusted, comparison.label) is Verdict.WORSE]
-        untested = [comparison for comparison in comparisons if comparison.verdict is Verdict.UNTESTED]
-        if largest <= self._verdict.level:
-            # The winner beats every candidate at this p; the smallest lead is the lead that people ask for.
-            verdict, p_value = Verdict.BETTER, largest if adjusted else None
-            adjusted = {label: min(p, largest) for label, p in adjusted.items()}
-            named = [comparison for comparison in comparisons if comparison.label in shown] or comparisons
-            closest = min(named, key=lambda comparison: comparison.difference)
-        elif worse:
-            closest = min(worse, key=lambda comparison: (adjusted.get(comparison.label, 0.0), comparison.difference))
-            verdict, p_value = Verdict.WORSE, adjusted.get(closest.label)
-        elif untested:
-            verdict, p_value, closest = Verdict.UNTESTED, None, min(untested, key=lambda pair: pair.difference)
-        elif p_value is None:
-            verdict = closest.verdict
-        elif closest.difference > 0:
-            p_value = adjusted[closest.label] = largest
-        if self._winner.missing and verdict is not Verdict.WORSE:
-            # A winner that lost a seed, as all candidates did then, beats nobody.
-            verdict = Verdict.UNTESTED
-        return Contest(verdict, p_value, closest, adjusted, chances)
-
-    def _outcome(self, adjusted: Mapping[str, float], label: str) -> Verdict:
-        """Return how the winner compares with a candidate, by adjusted p-values."""
-        comparison, p = self._comparisons.get(label), adjusted.get(label)
-        if comparison is None:
-            return Verdict.UNTESTED
-        outcome = comparison.verdict if p is None else verdict_at(comparison.difference, p, self._verdict.level)
-        return Verdict.UNTESTED if self._winner.missing and outcome is not Verdict.WORSE else outcome
-
-    def _every(self, noun: str, shown: Sequence[Candidate]) -> str:
+    def _every(self, noun: str, shown: Sequence[Runs]) -> str:
         """Return what a winner beats that beats all; empty where it was compared with a single candidate."""
-        compared = sum(candidate.label in self._comparisons for candidate in shown)
+        compared = sum(candidate.label in self._verdict.pair_of for candidate in shown)
         if compared < 2:
             return ""
         return f"every other {noun}" + (" that was compared" if compared < len(shown) else "")
 
-    def _loss_name(self, candidate: Candidate) -> str:
+    def _loss_name(self, candidate: Runs) -> str:
         """Return the printed name of a candidate's loss, after its model where models differ."""
         name = printed(candidate.loss)
         return f"{printed(candidate.model)} {name}" if self._several_models else name
 
-    def _full_name(self, candidate: Candidate) -> str:
+    def _full_name(self, candidate: Runs) -> str:
         """Return a candidate's loss with its setting, brief enough for a sentence."""
         setting = setting_text(candidate.parameters, most=BRIEF)
         return f"{self._loss_name(candidate)}, {setting}" if setting else self._loss_name(candidate)
 
-    def _setting_names(self, candidates: Sequence[Candidate], most: int | None = BRIEF) -> dict[str, str]:
+    def _setting_names(self, candidates: Sequence[Runs], most: int | None = BRIEF) -> dict[str, str]:
         """Return label -> the hyper-parameters in which candidates differ, of all where the values are equal."""
         keys = list(dict.fromkeys(key for candidate in candidates for key in candidate.parameters))
         values = {key: [candidate.parameters.get(key) for candidate in candidates] for key in keys}
@@ -285,50 +170,49 @@ class _Questions:
         unique = len(set(names.values())) == len(candidates)
         return names if unique else {member.label: f"{names[member.label]} ({member.label})" for member in candidates}
 
-    def _answer(self, key: str, question: str, contest: Contest, names: Mapping[str, str], every: str) -> Answer:
-        """Return headline and numbers of a contest.
+    def _answer(self, key: str, question: str, conclusion: Conclusion, closest: Pair | None, every: str) -> Answer:
+        """Return headline and numbers of a conclusion; the headline names one pair.
 
-        ``names`` are label -> name of the winner and the others; ``every`` names the candidates that a winner beats if
-        it beats all of several, and is empty for a single candidate.
+        ``every`` names the candidates that a winner beats if it beats all of several; empty for a single candidate.
         """
-        closest, dataset = contest.closest, self._verdict.dataset
+        dataset, names = self._verdict.dataset, self._names[key]
         if closest is None:
-            lost = f"the other candidates lost their {self._winner.units}"
+            lost = f"the other candidates lost their {self._winner.unit.plural}"
             alone = f"{names[self._winner.label]} could not be compared: {lost}."
-            return Answer(key, dataset, question, alone, str(contest.verdict))
-        test, images = closest.test, closest.over_images
-        low, high = closest.deciding_interval or (None, None)
+            return Answer(key, dataset, question, alone, str(conclusion.verdict))
+        test, p = closest.comparison.test, conclusion.p
+        low, high = closest.interval or (None, None)
         numbers: dict[str, float | int | None] = {
             "difference": closest.difference,
             "low": low,
             "high": high,
-            "p": contest.p,
-            "p_unadjusted": closest.p,
-            "probability_on_new_images": images.probability_beyond(0.0) if images else None,
+            "p": p,
+            "p_unadjusted": closest.comparison.p,
+            "probability_on_new_images": test.probability_beyond(0.0) if test and test.images else None,
             "smallest_detectable_difference": None,
             "seeds_needed": None,
         }
         if test is not None:
             # A lead counts at this p-value: with it the luckiest of all chances leads an equal at the level.
             level = self._verdict.level
-            level = min(level, 2 * -math.expm1(math.log1p(-level) / contest.chances))
+            level = min(level, 2 * -math.expm1(math.log1p(-level) / self._verdict.chances(key)))
             numbers["smallest_detectable_difference"] = test.detectable(level)
             if test.difference > 0:
                 numbers["seeds_needed"] = test.needed_seeds(level)
-        headline = self._headline(contest, closest, names, every)
-        return Answer(key, dataset, question, headline, str(contest.verdict), closest.label, numbers)
+        headline = self._headline(conclusion, closest, names, every)
+        return Answer(key, dataset, question, headline, str(conclusion.verdict), closest.second, numbers)
 
-    def _headline(self, contest: Contest, closest: Comparison, names: Mapping[str, str], every: str) -> str:
-        first, second = names[self._winner.label], names[closest.label]
-        metric, outcome, interval = self._verdict.metric, contest.verdict, closest.deciding_interval
+    def _headline(self, conclusion: Conclusion, closest: Pair, names: Mapping[str, str], every: str) -> str:
+        first, second = names[self._winner.label], names[closest.second]
+        metric, outcome, interval = self._verdict.metric, conclusion.verdict, closest.interval
         if outcome is Verdict.UNTESTED and self._winner.missing:
-            unit, rest = self._winner.unit, self._winner.units
-            return f"{first} leads, and every candidate lost a {unit}: the remaining {rest} may flatter it."
+            lost = self._winner.unit
+            return f"{first} leads, and every candidate lost a {lost}: the remaining {lost.plural} may flatter it."
         signed, unit = number_text(closest.difference, metric, signed=True), metric_name(metric)
-        seeds = [len(candidate.values) for candidate in (self._winner, self._by_label[closest.label])]
-        basis = basis_text(seeds, self._verdict.images, self._winner.unit)
-        p = "" if contest.p is None else f", {p_equals(contest.p)}"
-        within = f", {closest.reason}" if closest.reason else ""
+        runs = [candidate.count for candidate in (self._winner, self._by_label[closest.second])]
+        basis, reason = basis_text(runs, self._verdict.images, self._winner.unit), closest.comparison.reason
+        p = "" if conclusion.p is None else f", {p_equals(conclusion.p)}"
+        within = f", {reason}" if reason else ""
         evidence = within
         if interval is not None and p:
             within = f", 95 % CI {interval_text(*interval, metric)}"
@@ -348,42 +232,42 @@ class _Questions:
             return f"{first} {chosen} worse on test than {second}: {signed}{evidence}."
         if outcome is Verdict.TIE:
             return f"{first} and {second} do not differ significantly: {signed}{evidence}."
-        return f"{first} and {second} differ by {signed} {unit}, untested: {closest.reason}."
+        return f"{first} and {second} differ by {signed} {unit}, untested: {reason}."
 
-    def _notes(self, contest: Contest, shown: Sequence[Candidate], names: Mapping[str, str]) -> Iterator[str]:
+    def _notes(self, conclusion: Conclusion, shown: Sequence[Runs], names: Mapping[str, str]) -> Iterator[str]:
         """Name what a winner beats although it does not beat all, and say why a tie has an interval without 0."""
-        compared = [
-            other for other in shown if other.label in self._comparisons and contest.verdict is not Verdict.BETTER
-        ]
-        outcomes = {other.label: self._outcome(contest.adjusted, other.label) for other in compared}
-        beaten = [names[label] for label, outcome in outcomes.items() if outcome is Verdict.BETTER]
+        pairs = [pair for other in shown if (pair := self._verdict.pair_of.get(other.label)) is not None]
+        pairs = [] if conclusion.verdict is Verdict.BETTER else pairs
+        beaten = [names[pair.second] for pair in pairs if pair.verdict is Verdict.BETTER]
         if len(beaten) > 3:
             count = count_text(len(beaten), "other")
-            yield f"{names[self._winner.label]} beats {count} of {len(compared)}; see the table."
+            yield f"{names[self._winner.label]} beats {count} of {len(pairs)}; see the table."
         elif beaten:
             yield f"{names[self._winner.label]} beats {listed(beaten)}."
-        closest, interval = contest.closest, contest.closest and contest.closest.deciding_interval
-        is_adjusted = closest is not None and contest.p is not None and contest.p > (closest.p or 0.0)
-        if contest.verdict is Verdict.TIE and is_adjusted and interval and not interval.low <= 0 <= interval.high:
+        deciding = conclusion.deciding
+        if conclusion.verdict is not Verdict.TIE or deciding is None or deciding.interval is None:
+            return
+        is_adjusted = (deciding.p or 0.0) > (deciding.comparison.p or 0.0)
+        if is_adjusted and not deciding.interval.low <= 0 <= deciding.interval.high:
             yield "The interval is of this pair alone; p also counts the choice of the winner among its candidates."
 
-    def _new_images(self, contest: Contest) -> Iterator[str]:
-        if contest.closest is None or contest.closest.over_images is None:
+    def _new_images(self, pair: Pair | None) -> Iterator[str]:
+        test = None if pair is None else pair.comparison.test
+        if test is None or test.images is None:
             return
-        images, least = contest.closest.over_images, self._verdict.smallest_difference
-        chance = probability_text(images.probability_beyond(0.0))
+        least, chance = self._verdict.smallest_difference, probability_text(test.probability_beyond(0.0))
         by = f", by at least {least:g} {metric_name(self._verdict.metric)} with probability "
-        further = f"{by}{probability_text(images.probability_beyond(least))}" if least > 0 else ""
+        further = f"{by}{probability_text(test.probability_beyond(least))}" if least > 0 else ""
         yield f"On new test images of this kind the winner is better with probability {chance}{further}."
 
-    def _limits(self, contest: Contest) -> Iterator[str]:
+    def _limits(self, closest: Pair | None) -> Iterator[str]:
         """Say what the verdict says of new images, and what limits it."""
-        yield from self._new_images(contest)
+        yield from self._new_images(closest)
         if self._verdict.images is None:
-            yield f"The test varies the {self._winner.units} alone, on these test images."
+            yield f"The test varies the {self._winner.unit.plural} alone, on these test images."
         yield from (f"{text[:1].upper()}{text[1:].rstrip('.')}." for text in self._verdict.warnings)
 
-    def _table(self, candidates: Sequence[Candidate], contest: Contest, names: Mapping[str, str]) -> Table:
+    def _table(self, candidates: Sequence[Runs], names: Mapping[str, str]) -> Table:
         metric = self._verdict.metric
         names_losses = len({configuration.kind for configuration in candidates}) > 1
         columns = [
@@ -392,7 +276,7 @@ class _Questions:
             Column("loss", "loss", hidden=True),
             Column("name", "loss" if names_losses else "setting"),
             Column("setting", "best setting"),
-            Column("seeds", self._winner.units, unit="count"),
+            Column("seeds", self._winner.unit.plural, unit="count"),
             Column("result", "mean ± sd", unit=metric, shows="apart"),
             Column("difference", "against the winner", unit=metric, signed=True, shows="both"),
             Column("p", "p" if len(candidates) < 3 else "p (Holm)", unit="p"),
@@ -407,39 +291,33 @@ class _Questions:
                 candidate.loss,
                 names[candidate.label],
                 setting,
-                len(candidate.values),
-                candidate.quantity,
+                candidate.count,
+                candidate.quantity(metric),
             )
-            comparison, difference = self._comparisons.get(candidate.label), None
-            if comparison is not None:
-                ends = (-end for end in reversed(comparison.deciding_interval or ()))
-                difference = Quantity(-comparison.difference, None, *ends)
-            outcome = self._outcome(contest.adjusted, candidate.label)
-            verdict = "winner" if candidate is self._winner else str(OPPOSITE.get(outcome, outcome))
-            rows.append((*about, difference, contest.adjusted.get(candidate.label), verdict))
+            pair, difference = self._verdict.pair_of.get(candidate.label), None
+            if pair is not None:
+                turned = pair.turned()
+                difference = Quantity(turned.difference, None, *(turned.interval or ()))
+            word = self._verdict.word_on(candidate.label)
+            rows.append((*about, difference, None if pair is None else pair.p, word))
         return table_of(columns, rows)
 
     def _settle(self, answer: Answer) -> str:
         """Return what would settle a tie; empty where nothing was tested."""
-        comparison, smallest = self._comparisons[answer.closest], answer.numbers["smallest_detectable_difference"]
+        pair, smallest = self._verdict.pair_of[answer.closest], answer.numbers["smallest_detectable_difference"]
         if smallest is None:
             return ""
-        metric, label = self._verdict.metric, comparison.label
-        names = self._setting_names([self._winner, self._by_label[label]])
-        if answer.key == WHICH_LOSS and answer.table is not None:
-            names = {row["candidate"]: row["name"] for row in answer.table.to_dict()["rows"]}
+        metric, names, units = self._verdict.metric, dict(self._names[answer.key]), self._winner.unit.plural
         if answer.key == PUBLISHED:
-            baseline = "the baseline" if self._verdict.named_baseline else "the published settings"
-            names = {self._winner.label: THE_WINNER, label: baseline}
-        said = f"{names[self._winner.label]} against {names[label]}: the smallest detectable difference is "
+            names[pair.second] = "the baseline" if self._verdict.named_baseline else "the published settings"
+        said = f"{names[self._winner.label]} against {names[pair.second]}: the smallest detectable difference is "
         said += number_text(smallest, metric)
-        if comparison.difference <= 0:
+        if pair.difference <= 0:
             return f"{said}."
-        if comparison.share_of_images >= MOSTLY:
-            share = share_text(comparison.share_of_images)
-            return f"{said}; {share} of the uncertainty comes from the test images, not from the seeds."
-        gap, runs = number_text(comparison.difference, metric), answer.numbers["seeds_needed"]
-        units = self._winner.units
+        if pair.comparison.share_of_images >= MOSTLY:
+            share = share_text(pair.comparison.share_of_images)
+            return f"{said}; {share} of the uncertainty comes from the test images, not from the {units}."
+        gap, runs = number_text(pair.difference, metric), answer.numbers["seeds_needed"]
         if runs is None:
             return f"{said}; no affordable number of {units} would detect {gap}."
         return f"{said}; {runs} {units} each would detect {gap}."

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table, table_of
-from orchestrator.results.candidates import range_of
 from orchestrator.results.comparison import Comparison, compare
 from orchestrator.results.crossed import image_values, over_captions
 from orchestrator.results.judged import judged_image_values
+from orchestrator.results.metric_ranges import range_of
 from orchestrator.results.question import Pair, Question, Verdict
 from orchestrator.results.runs import RunId, Runs
 from orchestrator.results.statistics import Sample, t_interval

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.results.answer import Quantity
-from orchestrator.results.candidates import range_of
+from orchestrator.results.metric_ranges import range_of
 from orchestrator.results.statistics import Interval, Measure, Sample, measure, t_interval
 
 
@@ -35,6 +35,11 @@ class Unit(StrEnum):
     SEED = "seed"
     SEARCH = "search"
     """A search with the trainings of its best setting: a loss has a value for each search, the mean over its seeds."""
+
+    @property
+    def plural(self) -> str:
+        """The word for several of them."""
+        return "searches" if self is Unit.SEARCH else "seeds"
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,7 @@ class Runs:
         missing: Run without values -> reason, such as ``diverged``.
         planned: Number of runs that a race or the user gave the candidate; ``None`` where all have equally many.
         has_seeds: Whether another seed could give other values; a closed-form model has a single run, which is exact.
+        is_repeated: Whether the runs are of repeated searches, also where a single one is left.
         left: Whether the candidate left a race of an older version, after which it cannot win.
 
     Example:
@@ -74,6 +80,7 @@ class Runs:
     missing: Mapping[RunId, str] = field(default_factory=dict)
     planned: int | None = None
     has_seeds: bool = True
+    is_repeated: bool = False
     left: bool = False
 
     @classmethod
@@ -121,7 +128,12 @@ class Runs:
     @property
     def unit(self) -> Unit:
         """The unit of a test: the search where there are several, else the seed."""
-        return Unit.SEARCH if self.searches > 1 else Unit.SEED
+        return Unit.SEARCH if self.is_repeated or self.searches > 1 else Unit.SEED
+
+    @property
+    def count(self) -> int:
+        """Number of units with values."""
+        return self.searches if self.unit is Unit.SEARCH else len(self.values)
 
     def has(self, metric: str) -> bool:
         """Whether every run has a metric, and there is a run, or its mean is known."""
@@ -161,12 +173,12 @@ class Runs:
         return self.means[metric] if not self.values else measure(self.sample(metric, self.unit))
 
     def measures(self, keep: Callable[[str], bool] = lambda name: True) -> dict[str, Measure]:
-        """Return mean and deviation of each metric over the runs that have the metric."""
+        """Return mean and deviation of each metric over the units that have the metric."""
         if not self.values:
             return {name: known for name, known in self.means.items() if keep(name)}
-        by_run = [self.values[run] for run in self.ids]
-        names = sorted({name for metrics in by_run for name in metrics if keep(name)})
-        return {name: measure(np.array([metrics[name] for metrics in by_run if name in metrics])) for name in names}
+        names = sorted({name for metrics in self.values.values() for name in metrics if keep(name)})
+        known = {name: {run: self.values[run][name] for run in self.ids if name in self.values[run]} for name in names}
+        return {name: measure(self._by_unit(of_run, self.unit)) for name, of_run in known.items()}
 
     def mean(self, metric: str) -> float:
         """Return the mean of a metric over the units."""
@@ -182,12 +194,20 @@ class Runs:
         known = self.measure(metric)
         return Quantity(known.mean, known.sample_std, *((self.interval(metric) if self.values else None) or ()))
 
+    def _number(self, run: RunId) -> int:
+        """Return what identifies the unit of a run: its seed, or its search."""
+        return run.search if self.unit is Unit.SEARCH else run.seed
+
+    def fates(self) -> list[str]:
+        """Name each unit without values, with the reason."""
+        return [f"{self.unit} {self._number(run)} {self.missing[run]}" for run in sorted(self.missing)]
+
     def to_dict(self) -> dict[str, Any]:
-        """Return label, cell, parameters, seeds and measures as plain values for JSON."""
+        """Return label, cell, parameters, seeds (or searches) and measures as plain values for JSON."""
         return {
             **{name: getattr(self, name) for name in ("label", "dataset", "model", "loss")},
             "parameters": dict(self.parameters),
-            "seeds": self.seeds,
-            "missing": {str(run.seed): self.missing[run] for run in sorted(self.missing)},
+            "seeds": list(dict.fromkeys(self._number(run) for run in self.ids)),
+            "missing": {str(self._number(run)): self.missing[run] for run in sorted(self.missing)},
             "measures": {name: asdict(known) for name, known in self.measures().items()},
         }

@@ -234,19 +234,6 @@ def welch_test(first: Sample, second: Sample, exact: tuple[bool, bool] = (False,
     return DifferenceTest(float(first.mean() - second.mean()), (ours, theirs), (0.0, 0.0), counts, ours + theirs)
 
 
-def welch_p(first: Measure, second: Measure) -> float | None:
-    """Return the two-sided p of ``welch_test`` where only means and deviations over the seeds are known.
-
-    ``None`` where a deviation is not known or a sample has one value, or neither has spread.
-    """
-    first_std, second_std = first.sample_std, second.sample_std
-    if first_std is None or second_std is None:
-        return None
-    if max(first_std, second_std) <= SAME * max(1.0, abs(first.mean), abs(second.mean)):
-        return None
-    return difference_of(first, second).p
-
-
 def difference_of(first: Measure, second: Measure) -> DifferenceTest:
     """Return the test of the difference of two means over seeds; an unknown deviation counts as none."""
     ours, theirs = ((side.sample_std or 0.0) ** 2 / side.seeds for side in (first, second))

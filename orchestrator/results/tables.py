@@ -11,9 +11,8 @@ References:
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import PurePath
-from statistics import fmean, pstdev
-from typing import Any
 
 from orchestrator.journal.points import Point, ranked
 from orchestrator.reference.published import (
@@ -28,11 +27,11 @@ from orchestrator.reference.published import (
     study_dataset,
 )
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table
-from orchestrator.results.answers import UNCONFIRMED, Summary, dataset_answers
-from orchestrator.results.candidates import DatasetVerdict
+from orchestrator.results.answers import UNCONFIRMED, Summary
 from orchestrator.results.confirmation import metrics_of
-from orchestrator.results.questions import outcomes_of
+from orchestrator.results.runs import Runs
 from orchestrator.results.statistics import Measure
+from orchestrator.results.verdict import DatasetVerdict
 from orchestrator.text.wording import printed, setting_text
 
 
@@ -41,22 +40,38 @@ class Row:
     """A line of a table, about one candidate.
 
     Attributes:
-        dataset: Name as in ``TrialConfig``; so are ``model`` and ``loss``.
-        parameters: See ``history.Trial.parameters``; of a published row, the parameters of the loss.
-        measures: Metric without prefix, e.g. ``i2t_r1`` -> mean and population standard deviation.
+        runs: The candidate; of a published row its means alone, with metrics without prefix.
+        split: The split whose metrics the row has; empty for a published row.
         number: Rank on the dataset; of a published row, the number of the experiment in [Bleeker2022] or the name of
             another paper.
-        verdict: ``winner``, or how the candidate compares with the winner; empty where it was not compared.
+        verdict: ``winner``, or how the candidate compares with the winner; ``unconfirmed`` before a confirmation.
     """
 
-    dataset: str
-    model: str
-    loss: str
-    parameters: Mapping[str, Any]
-    measures: Mapping[str, Measure]
+    runs: Runs
+    split: str = ""
     number: str = ""
     verdict: str = ""
     published: bool = False
+
+    @property
+    def dataset(self) -> str:
+        """Name as in ``TrialConfig``; so are ``model`` and ``loss``."""
+        return self.runs.dataset
+
+    @property
+    def model(self) -> str:
+        """Name of the model."""
+        return self.runs.model
+
+    @property
+    def loss(self) -> str:
+        """Name of the loss."""
+        return self.runs.loss
+
+    @cached_property
+    def measures(self) -> Mapping[str, Measure]:
+        """Metric without prefix, e.g. ``i2t_r1`` -> mean and population standard deviation."""
+        return _without_prefix(self.runs.measures(), self.split) if self.split else self.runs.means
 
     @property
     def seeds(self) -> int:
@@ -184,9 +199,7 @@ _ABOUT = (
 def rows_of_summary(summary: Summary) -> list[Row]:
     """Return a row for each candidate of a confirmed dataset, and for the best trial of each study of the others."""
     verdicts = summary.verdicts
-    rows = [
-        row for name, verdict in verdicts.items() for row in rows_of_verdict(verdict, dataset_answers(summary, name))
-    ]
+    rows = [row for verdict in verdicts.values() for row in rows_of_verdict(verdict)]
     return rows + [row for name in summary.datasets if name not in verdicts for row in _unconfirmed(summary, name)]
 
 
@@ -199,31 +212,26 @@ def _unconfirmed(summary: Summary, dataset: str) -> list[Row]:
     # A study may choose its best trial by a metric of its own.
     in_order = sorted(studies.values(), key=lambda point: -(point.mean(summary.history.metric) or 0.0))
     for rank, point in enumerate(in_order, start=1):
-        trainings = [metrics_of(training, summary.history) for training in point.finished]
-        measures = {name: _measure([values[name] for values in trainings if name in values]) for name in trainings[0]}
         config = point.first.config
-        about = (config.dataset, config.model, config.loss, point.finished[0].parameters)
-        rows.append(Row(*about, _without_prefix(measures, "val"), str(rank), UNCONFIRMED))
+        runs = Runs.of_seeds(
+            point.first.id,
+            {training.config.seed: metrics_of(training, summary.history) for training in point.finished},
+            dataset=config.dataset,
+            model=config.model,
+            loss=config.loss,
+            parameters=point.finished[0].parameters,
+        )
+        rows.append(Row(runs, "val", str(rank), UNCONFIRMED))
     return rows
 
 
-def rows_of_verdict(verdict: DatasetVerdict, answers: Sequence[Answer]) -> list[Row]:
-    """Return a row for each candidate of a dataset, the winner first, with the metrics of the split that decided.
-
-    Of the dataset's answers, the first that compares a candidate with the winner says its verdict.
-    """
-    outcomes = outcomes_of(answers)
-    rows = []
-    for rank, candidate in enumerate(verdict.candidates, start=1):
-        measures = _without_prefix(candidate.measures(), verdict.metric.partition("/")[0])
-        about = (candidate.dataset, candidate.model, candidate.loss, candidate.parameters)
-        rows.append(Row(*about, measures, str(rank), outcomes.get(candidate.label, "")))
-    return rows
-
-
-def _measure(values: Sequence[float]) -> Measure:
-    """Return a metric over the trainings of a point; the deviation of a single training is not 0 but unknown."""
-    return Measure(fmean(values), pstdev(values) if len(values) > 1 else None, len(values))
+def rows_of_verdict(verdict: DatasetVerdict) -> list[Row]:
+    """Return a row for each candidate of a dataset, the winner first, with the metrics of the split that decided."""
+    split = verdict.metric.partition("/")[0]
+    return [
+        Row(candidate, split, str(rank), verdict.word_on(candidate.label))
+        for rank, candidate in enumerate(verdict.candidates, start=1)
+    ]
 
 
 def _without_prefix(measures: Mapping[str, Measure], split: str) -> dict[str, Measure]:
@@ -332,7 +340,7 @@ def layout_table(layout: Layout, rows: Sequence[Row], *, with_published: bool = 
 def _cells(row: Row, columns: Sequence[Column]) -> tuple[Cell, ...]:
     loss = f"{printed(row.loss)} (published)" if row.published else printed(row.loss)
     keys = (row.dataset, row.model, row.loss, "yes" if row.published else "no", row.seeds)
-    names = (printed(row.dataset), printed(row.model), loss, row.number, setting_text(row.parameters))
+    names = (printed(row.dataset), printed(row.model), loss, row.number, setting_text(row.runs.parameters))
     known = (row.measures.get(column.key) for column in columns)
     measures = (None if measure is None else Quantity(measure.mean, measure.std) for measure in known)
     return (*keys, *names, *measures, row.verdict)
@@ -344,8 +352,9 @@ def _published(layout: Layout) -> list[Row]:
         return []
     rows = []
     for row in (*published_rows(layout.published), *(other_rows() if layout.published == RETRIEVAL else ())):
-        measures = {name: Measure(mean, std, row.runs) for name, (mean, std) in row.values.items()}
-        rows.append(Row(row.dataset, row.model, row.loss, row.parameters, measures, row.number, published=True))
+        means = {name: Measure(mean, std, row.runs) for name, (mean, std) in row.values.items()}
+        about = {"dataset": row.dataset, "model": row.model, "loss": row.loss, "parameters": row.parameters}
+        rows.append(Row(Runs(row.number, means=means, **about), number=row.number, published=True))  # type: ignore[arg-type]
     return rows
 
 

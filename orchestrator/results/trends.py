@@ -25,7 +25,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from orchestrator.results.answer import Answer, Column, Json, Quantity, table_of
-from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.statistics import (
     CONFIDENCE,
     SAME,
@@ -38,6 +37,7 @@ from orchestrator.results.statistics import (
     satterthwaite,
     two_sided,
 )
+from orchestrator.results.verdict import DatasetVerdict
 from orchestrator.text.values import value_text
 from orchestrator.text.wording import interval_text, metric_name, number_text, p_equals, parameter_names, printed
 from trainables.parameter_values import is_number
@@ -57,7 +57,7 @@ def trends_of(verdict: DatasetVerdict, parameter: str) -> list[Json]:
         if is_number(value) and value > 0:
             group = groups.setdefault((candidate.model, candidate.loss), {})
             # Candidates are in the order of their values on val; the first of a value is its best setting.
-            group.setdefault(float(value), candidate.sample(verdict.metric))
+            group.setdefault(float(value), candidate.sample(verdict.metric, candidate.unit))
     trends = [find_trend(samples, parameter, verdict.metric, loss) for (_, loss), samples in groups.items()]
     return [trend for trend in trends if trend is not None]
 

@@ -15,10 +15,11 @@ from orchestrator.journal.journal import JournalError
 from orchestrator.journal.trial import Trial
 from orchestrator.results.answer import Answer, Cell, Column, Table
 from orchestrator.results.answers import Summary
-from orchestrator.results.candidates import DatasetVerdict
-from orchestrator.results.questions import outcome_against
+from orchestrator.results.comparison import compare
+from orchestrator.results.question import Bonferroni, Pair, Question
+from orchestrator.results.verdict import DatasetVerdict
 from orchestrator.text.values import flat
-from orchestrator.text.wording import interval_text, metric_words, number_text, setting_text
+from orchestrator.text.wording import interval_text, metric_words, number_text, p_equals, setting_text
 from trainables.errors import UserError
 from trainables.ranks import Ranks
 
@@ -164,18 +165,35 @@ def which_is_better(first: Side, second: Side) -> str:
 def _confirmed(first: Side, second: Side) -> str:
     """Return the findings of an experiment's confirmation about the two trials; empty if it did not compare them."""
     verdict = first.verdict
-    if first.experiment != second.experiment or verdict is None or verdict.winner is None:
+    if first.experiment != second.experiment or verdict is None:
         return ""
-    winner, other = (first, second) if first.trial.id == verdict.winner.label else (second, first)
-    compared = (*verdict.comparisons, *verdict.others)
-    comparison = next((pair for pair in compared if pair.label == other.trial.id), None)
-    if winner.trial.id != verdict.winner.label or comparison is None:
+    pair = pair_of_any(verdict, first.trial.id, second.trial.id)
+    if pair is None:
         return ""
-    interval, metric = comparison.deciding_interval, verdict.metric
-    ends = f", 95 % CI {interval_text(*interval, metric)}" if interval else ""
-    gap = number_text(comparison.difference, metric, signed=True)
-    outcome = outcome_against(verdict, comparison)
-    return f"with fresh seeds {winner.trial.id} is {outcome}: {gap} {metric_words(metric)}{ends}"
+    gap, metric = number_text(pair.difference, verdict.metric, signed=True), metric_words(verdict.metric)
+    ends = f", 95 % CI {interval_text(*pair.interval, verdict.metric)}" if pair.interval else ""
+    p = "" if pair.p is None else f", {p_equals(pair.p)}"
+    reason = f", {pair.comparison.reason}" if pair.comparison.reason else ""
+    return f"with fresh seeds {pair.first} is {pair.verdict}: {gap} {metric}{ends}{p}{reason}"
+
+
+def pair_of_any(verdict: DatasetVerdict, first: str, second: str) -> Pair | None:
+    """Return two candidates of a verdict as a pair, the winner first if it is one of them; ``None`` for others.
+
+    The word on the winner and another candidate is that of the verdict. Two others were named by nobody before their
+    values were known, so their p-value is corrected for every pair of candidates.
+    """
+    candidates = {candidate.label: candidate for candidate in verdict.candidates}
+    if first == second or not {first, second} <= candidates.keys():
+        return None
+    winner = verdict.candidates[0].label
+    if winner in (first, second):
+        return verdict.pair_of.get(second if first == winner else first)
+    count = len(candidates)
+    question = Question(verdict.level, family=Bonferroni(count * (count - 1) // 2))
+    over_images = verdict.images is not None
+    compared = compare(candidates[first], candidates[second], verdict.metric, over_images=over_images)
+    return question.ask([compared])[0]
 
 
 def _winner(history: History, name: str) -> tuple[Trial, str]:

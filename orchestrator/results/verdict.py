@@ -1,54 +1,179 @@
 """Which candidate won on each dataset, and whether it is better or only luckier.
 
-The validation metric alone selects the winner; the test metric decides the verdict. Welch's test decides, because it
-keeps 2(n - 1) degrees of freedom, unlike the paired test. Runs of different losses with one seed are hardly correlated;
-where they are, Welch's test errs towards *tie*.
+The validation metric alone selects the winner; the test metric decides the verdict. The winner is compared with every
+other candidate (``comparison``), and each pair gets one p-value and one word (``question``, ``winner_family``). What
+people ask of a dataset are conclusions over some of these pairs: which loss, which coefficients, better than published.
 
-The winner is selected for its high value (the winner's curse), and the test and validation values of a run are
-correlated. The winner is *better* only where it beats every other candidate by a two-sided test at the level, with the
-seeds that they have. This is an intersection-union test [Berger1982]. A winner that has an equal must beat this equal,
-whatever the number of candidates. The gap between the best two is least reliable when there are only two [Gutmann1987],
-and so the rate of two candidates bounds that of many. The level is 3.5 %, so that at most 4 % of studies are wrong.
-With five seeds of fourfold spread Welch's test at 3.5 % errs in 3.9 %, with three seeds in 4.1 %, of sixfold spread in
-4.4 %. Fixed designs of older versions keep their level of 4 %.
+The winner is *better* only where it beats every other candidate of a question by a two-sided test at the level, with
+the seeds that they have. A winner that has an equal must beat this equal, whatever the number of candidates, and so the
+rate of two candidates bounds that of many. The level is 3.5 %, so that at most 4 % of studies are wrong. With five
+seeds of fourfold spread Welch's test at 3.5 % errs in 3.9 %, with three seeds in 4.1 %, of sixfold spread in 4.4 %.
+Fixed designs of version 0.2 keep their level of 4 %.
 
-Where the winner does not beat them all, the comparisons with runner-up, rival and baseline are corrected by Holm's
-procedure. A lead is also corrected for the choice of the winner (``best_of_p``): any other candidate could have been
-the winner over the baseline, and any of the winner's loss over the rival. The candidate that was missed by most is
-shown beside them. A baseline from which no candidate differs is called beaten in at most 4 % of studies.
-
-Where possible, a comparison has two tests. On this test set, only seeds vary (Welch's test of the runs). On new images
-of this kind, seeds and images vary (``crossed``). The argument ``over_images`` chooses which test decides.
-
-How often a winner with an equal is called better, and how often a lead is found, is in
-``docs/evidence/verdict-errors.md``; ``python -m tests.benchmarks race`` simulates it. A variance pooled over the
-candidates is not used, although it finds more leads: where spreads differ fourfold, it is wrong in 9 to 14 % of studies
-of three to five seeds.
-
-References:
-    [Berger1982] Berger, Multiparameter hypothesis testing and acceptance sampling, Technometrics 24, 295-300.
-    [Gutmann1987] Gutmann and Maymin, Is the selected population the best?, Annals of Statistics 15, 456-461.
+The argument ``over_images`` chooses what varies in the test: seeds on this test set, or seeds and images. How often a
+winner with an equal is called better, and how often a lead is found, is in ``docs/evidence/verdict-errors.md``;
+``python -m tests.benchmarks questions`` and ``race`` simulate it. A variance pooled over the candidates is not used,
+although it finds more leads: where spreads differ fourfold, it is wrong in 9 to 14 % of studies of three to five seeds.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Verdict, verdict_at, weakest
-from orchestrator.results.crossed import crossed_test
-from orchestrator.results.statistics import has_spread, holm, welch_test
+from orchestrator.results.comparison import Comparison, compare
+from orchestrator.results.question import Conclusion, Pair, Question, Verdict, conclude, only_worse
+from orchestrator.results.runs import RunId, Runs, Unit
+from orchestrator.results.winner_family import WinnerFamily
 from trainables.errors import ConfigError
 
 LEVEL = 0.035
-"""A corrected p-value up to this level counts as a difference, in a new fixed design; above is why it is so low."""
+"""A p-value of a pair up to this level counts as a difference, in a new fixed design; above is why it is so low."""
 
 SAME_METRIC = 1e-6
 """Relative difference up to which a mean over images and a mean over queries differ by rounding alone."""
 
+WHICH_LOSS, WHICH_COEFFICIENTS, PUBLISHED = "loss", "coefficients", "published"
+"""Keys of the questions about a winner, which their answers have as well."""
+
+WINNER = "winner"
+"""Word on the winner itself."""
+
+
+@dataclass(frozen=True)
+class DatasetVerdict:
+    """The verdict on the confirmed candidates of a dataset.
+
+    Attributes:
+        metric: The metric that decides.
+        selection: The metric that chose the winner.
+        candidates: The candidates with a finished seed, the winner first, the others in the order of the selection.
+        pairs: The winner with every other candidate that can be compared, in the order of the candidates.
+        warnings: Sentences about the limits of the verdict, e.g. missing seeds.
+        level: p-values up to this level count as a difference; earlier looks at test used the rest of it.
+        images: Number of test images where they decide; ``None`` where the units alone decide.
+        baseline: Label of the baseline; ``None`` where no candidate is the baseline.
+        named_baseline: Whether the user named the baseline; else it is the published settings.
+        smallest_difference: The smallest lead that matters, in the metric's unit, >= 0; it decides nothing.
+    """
+
+    dataset: str
+    metric: str
+    selection: str
+    candidates: tuple[Runs, ...]
+    pairs: tuple[Pair, ...]
+    warnings: tuple[str, ...]
+    level: float
+    images: int | None = None
+    baseline: str | None = None
+    named_baseline: bool = False
+    smallest_difference: float = 0.0
+
+    @property
+    def decided_by(self) -> str:
+        """What varies in the test that decides: ``seeds`` or ``searches``, or followed by ``_and_images``."""
+        units = (Unit.SEED if self.winner is None else self.winner.unit).plural
+        return units if self.images is None else f"{units}_and_images"
+
+    @property
+    def winner(self) -> Runs | None:
+        """The first candidate; ``None`` where no seed of any candidate finished."""
+        return self.candidates[0] if self.candidates else None
+
+    @cached_property
+    def pair_of(self) -> dict[str, Pair]:
+        """Label of another candidate -> the winner with this candidate, where they were compared."""
+        return {pair.second: pair for pair in self.pairs}
+
+    def word_on(self, label: str) -> str:
+        """Return ``winner``, or how a candidate compares with the winner; ``untested`` where it was not compared."""
+        if self.winner is not None and label == self.winner.label:
+            return WINNER
+        pair = self.pair_of.get(label)
+        return str(Verdict.UNTESTED if pair is None else pair.verdict.turned)
+
+    def others(self, question: str) -> list[Runs]:
+        """Return the candidates that a question compares with the winner."""
+        if self.winner is None:
+            return []
+        rest, kind = self.candidates[1:], self.winner.kind
+        if question == PUBLISHED:
+            return [candidate for candidate in rest if candidate.label == self.baseline]
+        return [candidate for candidate in rest if (candidate.kind == kind) is (question == WHICH_COEFFICIENTS)]
+
+    def conclusion(self, question: str) -> Conclusion:
+        """Return what the pairs of a question say together."""
+        return conclude([self.pair_of[other.label] for other in self.others(question) if other.label in self.pair_of])
+
+    def chances(self, question: str) -> int:
+        """Return of how many candidates the luckiest could have led an equal in a question, see ``winner_family``."""
+        if question == PUBLISHED:
+            return max(1, len(self.candidates) - 1)
+        if question == WHICH_LOSS:
+            return 1 + len(self.others(WHICH_COEFFICIENTS))
+        sizes = Counter(candidate.kind for candidate in self.candidates)
+        best = {other.kind: other.label for other in reversed(self.others(WHICH_LOSS))}
+        unbeaten = [kind for kind, label in best.items() if self.word_on(label) != Verdict.WORSE]
+        return 2 * (1 + sum(sizes[kind] > 1 for kind in unbeaten))
+
+    @property
+    def first_question(self) -> str:
+        """The question of the headline: which loss, or which coefficients where one loss was confirmed."""
+        return WHICH_LOSS if self.others(WHICH_LOSS) else WHICH_COEFFICIENTS
+
+    @property
+    def verdict(self) -> Verdict:
+        """The word of the headline."""
+        return self.conclusion(self.first_question).verdict
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the verdict as plain values for JSON."""
+        return {
+            "dataset": self.dataset,
+            "winner": self.winner.label if self.winner else None,
+            "verdict": str(self.verdict),
+            "metric": self.metric,
+            "selection": self.selection,
+            "decided_by": self.decided_by,
+            "level": self.level,
+            "baseline": self.baseline,
+            "pairs": [self._pair(pair) for pair in self.pairs],
+            "standings": [self._standing(candidate, rank) for rank, candidate in enumerate(self.candidates, start=1)],
+            "warnings": list(self.warnings),
+        }
+
+    def _pair(self, pair: Pair) -> dict[str, Any]:
+        """Return a pair, and where images vary how probable a lead is that matters."""
+        test, least = pair.comparison.test, self.smallest_difference
+        if test is None or test.images is None:
+            return pair.to_dict()
+        new_images = {
+            "probability": test.probability_beyond(0.0),
+            "smallest_difference": least,
+            "probability_of_smallest": test.probability_beyond(least),
+            "error": test.error,
+            "share_of_images": pair.comparison.share_of_images,
+            "share_of_seeds": test.seed_variance / test.error**2,
+        }
+        return {**pair.to_dict(), "on_new_images": new_images}
+
+    def _standing(self, candidate: Runs, rank: int) -> dict[str, Any]:
+        result, student = candidate.measure(self.metric), candidate.interval(self.metric)
+        return {
+            **candidate.to_dict(),
+            "rank": rank,
+            "verdict": self.word_on(candidate.label),
+            "selected_by": candidate.mean(self.selection),
+            "result": {"mean": result.mean, "std": result.std, "seeds": result.seeds, "sample_std": result.sample_std},
+            "student": student and student._asdict(),
+        }
+
 
 def judge(
-    candidates: Iterable[Candidate],
+    candidates: Iterable[Runs],
     *,
     metric: str = "test/rsum",
     selection: str = "val/rsum",
@@ -57,7 +182,7 @@ def judge(
     over_images: bool = False,
     smallest_difference: float = 1.0,
 ) -> DatasetVerdict:
-    """Return the winner of a dataset, and the verdict on its comparisons.
+    """Return the winner of a dataset, and the verdict on its pairs.
 
     Args:
         candidates: The candidates of one dataset, at least one, with labels of their own; the order changes nothing.
@@ -65,9 +190,9 @@ def judge(
         selection: The metric whose highest mean over the candidates without a lost seed names the winner; of equal
             means, the first label wins.
         baseline: A label, or a loss, which means its candidate with the highest mean of ``selection``.
-        level: A corrected p-value up to this level counts as a difference; below ``LEVEL`` after earlier looks at test.
-        over_images: Whether seeds and images decide instead of the seeds alone. Where a candidate has no values of
-            images, the seeds decide, and a warning says why.
+        level: A p-value of a pair up to this level counts as a difference; below ``LEVEL`` after earlier looks at test.
+        over_images: Whether images vary in the test beside the seeds. Where a candidate has no values of images, the
+            seeds decide, and a warning says why.
         smallest_difference: The smallest lead that matters, in the metric's unit, >= 0; it decides nothing.
 
     Raises:
@@ -80,42 +205,51 @@ def judge(
     ranked = _rank(group, selection)
     called_so = (candidate for candidate in ranked if baseline in (candidate.label, candidate.loss))
     compared_with = min(called_so, key=lambda candidate: candidate.label != baseline, default=None)
-    lacking = [candidate.label for candidate in ranked if not candidate.images] if over_images else []
+    lacking = [candidate for candidate in ranked if candidate.image_rows(metric) is None] if over_images else []
     by_images = over_images and not lacking and bool(ranked)
-    several = len(ranked) > 1
-    comparisons = _compare(ranked, compared_with, metric, level, over_images=by_images) if several else []
-    named = [comparison for comparison in comparisons if comparison.roles]
+    named = None if compared_with is None else compared_with.label
     warnings = _missing_seeds(group)
     if lacking:
         kept = f"the ranks of {len(lacking)} of {len(ranked)} candidates were not kept"
         warnings.append(f"the verdict holds for these test images alone: {kept}")
     if baseline is not None and compared_with is None:
         warnings.append(f"the baseline {baseline} has no finished seed, so nothing was compared with it")
-    decisive = weakest(named)
-    verdict = Verdict.UNTESTED if decisive is None else decisive.verdict
-    if ranked and ranked[0].missing and verdict is not Verdict.WORSE:
-        # A winner that lost a seed, as all did, beats nobody.
-        verdict = Verdict.UNTESTED
+    rows = ranked[0].image_rows(metric) if by_images else None
     return DatasetVerdict(
         dataset=group[0].dataset,
         metric=metric,
         selection=selection,
-        verdict=verdict,
-        candidates=tuple(replace(candidate, metric=metric, selection=selection) for candidate in ranked),
-        comparisons=tuple(named),
+        candidates=tuple(ranked),
+        pairs=_ask(ranked, named, metric, level, over_images=by_images) if ranked else (),
         warnings=tuple(warnings),
         level=level,
-        images=ranked[0].image_runs().shape[1] if by_images else None,
-        baseline=None if compared_with is None else compared_with.label,
-        others=tuple(comparison for comparison in comparisons if not comparison.roles),
+        images=None if rows is None else rows.shape[1],
+        baseline=named,
         smallest_difference=smallest_difference,
     )
 
 
-def _check(candidate: Candidate, metric: str, selection: str) -> None:
+def _ask(
+    ranked: Sequence[Runs], baseline: str | None, metric: str, level: float, *, over_images: bool
+) -> tuple[Pair, ...]:
+    """Return the winner, the first candidate, with every other that can be compared, each with its word."""
+    winner, *others = ranked
+    comparisons: list[Comparison] = [
+        compare(winner, other, metric, over_images=over_images)
+        for other in others
+        # Of a candidate that lost seeds and cannot win, one seed may be left, which the winner need not beat.
+        if not (other.has_seeds and other.missing and other.count < 2)
+    ]
+    pairs = Question(level, family=WinnerFamily(ranked, level, baseline)).ask(comparisons)
+    # A winner that lost a seed, as all did, beats nobody.
+    return only_worse(pairs) if winner.missing else pairs
+
+
+def _check(candidate: Runs, metric: str, selection: str) -> None:
     """Refuse metrics that are missing or not finite, and values of images whose mean is not the metric."""
-    for seed, metrics in candidate.values.items():
-        where = f"{candidate.dataset}, {candidate.label!r}, seed {seed}"
+    images = candidate.images.get(metric, {})
+    for run, metrics in candidate.values.items():
+        where = _where(candidate, run)
         for name in (metric, selection):
             if name not in metrics:
                 raise ConfigError(f"{where}: has no {name}; there are {', '.join(sorted(metrics))}")
@@ -123,109 +257,60 @@ def _check(candidate: Candidate, metric: str, selection: str) -> None:
             if not np.isfinite(value):
                 raise ValueError(f"{where}: {name} must be finite, got {value}")
         value = metrics[metric]
-        mean = float(candidate.images[seed].mean()) if candidate.images else value
+        mean = float(images[run].mean()) if run in images else value
         if abs(value - mean) > SAME_METRIC * max(1.0, abs(value)):
             raise ValueError(f"{where}: {metric} is {value}, but its images have the mean {mean}")
 
 
-def _rank(group: Sequence[Candidate], selection: str) -> list[Candidate]:
+def _where(candidate: Runs, run: RunId) -> str:
+    place = [candidate.dataset, repr(candidate.label)] if candidate.dataset else [repr(candidate.label)]
+    search = [f"search {run.search}"] if candidate.searches > 1 else []
+    return ", ".join([*place, *search, f"seed {run.seed}"])
+
+
+def _rank(group: Sequence[Runs], selection: str) -> list[Runs]:
     """Return the candidates that have a seed: the best that lost no seed, then the others by their validation mean."""
     with_seeds = (member for member in group if member.values)
-    ranked = sorted(with_seeds, key=lambda candidate: (-float(candidate.sample(selection).mean()), candidate.label))
+    ranked = sorted(with_seeds, key=lambda candidate: (-candidate.mean(selection), candidate.label))
     winner = next((candidate for candidate in ranked if not candidate.missing and not candidate.left), None)
     return ranked if winner is None else [winner, *(candidate for candidate in ranked if candidate is not winner)]
 
 
-def _missing_seeds(group: Sequence[Candidate]) -> list[str]:
+def _missing_seeds(group: Sequence[Runs]) -> list[str]:
     """Name each candidate that has fewer seeds than it was given, or than another candidate of a fixed design has."""
-    most = max((len(member.values) + len(member.missing) for member in group if member.given is None), default=0)
+    most = max((member.count + len(member.missing) for member in group if member.planned is None), default=0)
     sentences = []
     for member in sorted(group, key=lambda candidate: candidate.label):
-        seeds = most if member.given is None else member.given
-        if member.missing or (member.has_seeds and len(member.values) < seeds):
-            fates = [f"{member.unit} {run} {member.missing[run]}" for run in sorted(member.missing)]
-            unknown = seeds - len(member.values) - len(member.missing)
+        seeds = most if member.planned is None else member.planned
+        if member.missing or (member.has_seeds and member.count < seeds):
+            fates, units = member.fates(), member.unit.plural
+            unknown = seeds - member.count - len(member.missing)
             fates += [f"{unknown} not run"] if unknown else []
-            barred = f"; candidates with all {member.units} rank before it" if member.missing else ""
-            barred += ", and a test needs two" if member.missing and len(member.values) < 2 else ""
+            barred = f"; candidates with all {units} rank before it" if member.missing else ""
+            barred += ", and a test needs two" if member.missing and member.count < 2 else ""
             sentences.append(
-                f"candidate {member.label} has {len(member.values)} of {seeds} {member.units}: "
-                f"{', '.join(fates)}{barred}"
+                f"candidate {member.label} has {member.count} of {seeds} {units}: {', '.join(fates)}{barred}"
             )
     return sentences
 
 
-def _compare(
-    ranked: Sequence[Candidate], baseline: Candidate | None, metric: str, level: float, *, over_images: bool
-) -> list[Comparison]:
-    """Compare the winner, the first of several candidates, with every other candidate that can be tested.
-
-    Runner-up, rival and baseline have roles, and so has the closest of the other candidates unless all are beaten. The
-    p-values of the others are not corrected. The comparisons with roles come first.
-    """
-    winner, runner_up, *_ = ranked
-    rival = (
-        next((candidate for candidate in ranked if candidate.kind != winner.kind), None)
-        if runner_up.kind == winner.kind
-        else None
-    )
-    roles: dict[str, tuple[str, ...]] = {}
-    for role, holder in (("runner_up", runner_up), ("rival", rival), ("baseline", baseline)):
-        if holder is not None and holder is not winner:
-            roles[holder.label] = (*roles.get(holder.label, ()), role)
-    # Of a candidate that lost seeds and cannot win, one seed may be left, which the winner need not beat.
-    tested = {
-        candidate.label: _test(winner, candidate, metric, over_images=over_images)
-        for candidate in ranked[1:]
-        if candidate.label in roles or not (candidate.has_seeds and candidate.missing and len(candidate.values) < 2)
-    }
-    # From how many candidates the winner was chosen, if the other candidate is its equal.
-    chances = {
-        "runner_up": 1,
-        "rival": sum(candidate.kind == winner.kind for candidate in ranked),
-        "baseline": len(ranked) - 1,
-    }
-    p_values = {label: p for label in roles if (p := tested[label].p) is not None}
-    after_holm = dict(zip(p_values, holm(list(p_values.values())), strict=True))
-    leads = {label: pair.lead() for label, pair in tested.items()}
-    closest = max(leads, key=leads.__getitem__)
-    largest = leads[closest]
-    if largest > level and closest not in roles:
-        roles[closest] = ("closest",)
-    comparisons = []
-    for label in [*roles, *(label for label in tested if label not in roles)]:
-        comparison, p = tested[label], tested[label].p
-        if p is not None and label in after_holm:
-            # A lead counts with at least the probability that the luckiest candidate leads as far.
-            p = max(after_holm[label], comparison.luckiest(p, chances[roles[label][-1]]))
-            p = largest if largest <= level < p else p
-        elif p is not None and comparison.difference < 0:
-            # Nobody named this candidate beforehand, so its lead over the winner pays for every other candidate.
-            p = min(1.0, p * (len(ranked) - 1))
-        verdict = comparison.verdict if p is None else verdict_at(comparison.difference, p, level)
-        comparisons.append(replace(comparison, roles=roles.get(label, ()), holm_p=p, verdict=verdict))
-    return comparisons
+def deprecated_verdict(verdict: DatasetVerdict) -> dict[str, Any]:
+    """Return a verdict by the keys of version 0.2, each number derived from the pairs; gone in the next version."""
+    plain = verdict.to_dict()
+    comparisons = [
+        {
+            "label": pair["second"],
+            "difference": pair["difference"],
+            "interval": pair["interval"],
+            "welch_p": pair["p_unadjusted"],
+            "holm_p": pair["p"],
+            "verdict": pair["verdict"],
+            "reason": pair["reason"],
+        }
+        for pair in plain.pop("pairs")
+    ]
+    return {"deprecated": DEPRECATED, **plain, "comparisons": comparisons}
 
 
-def _test(winner: Candidate, other: Candidate, metric: str, *, over_images: bool) -> Comparison:
-    """Return the tests of a comparison; where there is none, the verdict on the two samples, and why."""
-    first, second = winner.sample(metric), other.sample(metric)
-    is_lone = any(candidate.has_seeds and len(candidate.values) < 2 for candidate in (winner, other))
-    on_test_set = welch_test(first, second, (not winner.has_seeds, not other.has_seeds))
-    crossed = crossed_test(winner.image_runs(), other.image_runs()) if over_images and not is_lone else None
-    difference = float(first.mean() - second.mean())
-    verdict = Verdict.UNTESTED
-    if on_test_set is not None or crossed is not None:
-        reason = ""
-    elif not winner.has_seeds and not other.has_seeds and abs(difference) < 1e-9:
-        verdict, reason = Verdict.TIE, "neither candidate has seeds, and both have the same value"
-    elif not winner.has_seeds and not other.has_seeds:
-        verdict = verdict_at(difference, 0.0, 0.0)
-        reason = "neither candidate has seeds, so the difference is exact on these test images"
-    elif is_lone:
-        reason = f"a test needs at least two {winner.units} of each candidate"
-    elif not has_spread(np.concatenate([first, second])):
-        verdict, reason = Verdict.TIE, "all seeds of both candidates have the same value"
-    else:
-        reason = "no candidate varies over its seeds, so there is no spread to test against"
-    return Comparison(metric, other.label, difference, on_test_set, crossed, verdict, reason)
+DEPRECATED = "use datasets"
+"""What the key ``verdicts`` says of itself, which goes in the next version."""

@@ -113,7 +113,7 @@ def _confirmed(confirmation: Confirmation, champion: Trial) -> Winner:
         setting=history.trials[winner.label],
         model=champion,
         confirmed=True,
-        seeds=winner.result.seeds,
+        seeds=winner.count,
         val={name.removeprefix("val/"): value for name, value in means.items() if name.startswith("val/")},
         test={name.removeprefix("test/"): value for name, value in means.items() if name.startswith("test/")},
         test_opened_for=history.tests_opened.get(confirmation.dataset, []),
@@ -123,11 +123,4 @@ def _confirmed(confirmation: Confirmation, champion: Trial) -> Winner:
 def identity_of(trial: Trial) -> dict[str, Any]:
     """Return the study, settings and seed of a trial, as plain values for JSON."""
     config = trial.config
-    return {
-        "study": trial.study,
-        **trial.combination,
-        # The parameters of the loss in the first epoch; ``parameters`` has all searched parameters.
-        "params": config.loss_parameters,
-        "parameters": trial.parameters,
-        "seed": config.seed,
-    }
+    return {"study": trial.study, **trial.combination, "parameters": trial.parameters, "seed": config.seed}

@@ -26,7 +26,7 @@ from tenacity import before_sleep_log, retry, retry_if_exception, wait_random_ex
 from orchestrator.text.addresses import without_password
 from trainables.checkpoint import MANIFEST
 from trainables.errors import DataError, UserError
-from trainables.files import alone, default_cache, whole_directory, write_whole, writing_to
+from trainables.files import alone, default_cache, make_in_cache, whole_directory, write_whole, writing_to
 
 METADATA_SERVICE = ("169.254.169.254", 80)
 """Host and port at which a machine of Amazon's finds the credentials of its role."""
@@ -350,7 +350,7 @@ def fetch_dataset(store: ObjectStore, name: str) -> Path:
     if listing == "{}":
         raise DataError(f"{name}: no such folder in {store.address}; upload it there")
     with writing_to(root):
-        root.mkdir(parents=True, exist_ok=True)
+        make_in_cache(root)
         with alone(root / f".{name}.lock"):
             _fetch(store, root / name, root / f".{name}.json", listing)
     return root

@@ -33,6 +33,9 @@ def typed_program() -> str:
         ``.venv/bin/orchestrator``.
     """
     started = Path(sys.argv[0])
+    if started.parent.name == NAME and started.name in ("__main__.py", "cli.py"):
+        # Started as a module by ``python -m``, whose environment has the program, too.
+        started = Path(sys.executable).with_name(NAME)
     executable = shutil.which(NAME)
     if started.name != NAME or not started.is_file() or (executable is not None and started.samefile(executable)):
         return NAME

@@ -123,7 +123,7 @@ def pages_of(uri: str, output: Path) -> tuple[str, str]:
     """Return the address of a store's pages, without a password, and what must run for it; empty for a server."""
     if is_server(uri):
         return without_password(uri), ""
-    return f"http://{HOST}:{PORT}", f"(while `{store_command('ui', uri, output)}` runs)"
+    return f"http://{HOST}:{PORT}", f"(while `{store_command('ui', uri, output)}` runs, with the host that it prints)"
 
 
 def store_command(name: str, uri: str, output: Path, *experiments: str) -> str:

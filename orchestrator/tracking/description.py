@@ -16,8 +16,8 @@ from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial
 from orchestrator.reference.published import study_dataset
 from orchestrator.results.answers import Summary, dataset_answers
-from orchestrator.results.candidates import Candidate, DatasetVerdict
-from orchestrator.results.questions import outcomes_of
+from orchestrator.results.runs import Runs
+from orchestrator.results.verdict import DatasetVerdict
 from orchestrator.text.values import format_parameters, markdown, short_names, values_text, visible
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def dataset_of(trial: Trial, history: History) -> "DatasetInput":
     return DatasetInput(dataset, [InputTag("mlflow.data.context", "training")])
 
 
-def confirmed_candidates(history: History) -> Iterator[tuple[Candidate, dict[str, float], dict[str, str]]]:
+def confirmed_candidates(history: History) -> Iterator[tuple[Runs, dict[str, float], dict[str, str]]]:
     """Yield the candidates with a finished repeat, with metrics and tags, for every dataset whose confirmation is over.
 
     The metrics are means over the seeds by the names of a trial's metrics. The metric that decides also has the sample
@@ -208,9 +208,8 @@ def confirmed_candidates(history: History) -> Iterator[tuple[Candidate, dict[str
     summary = Summary(history)
     for dataset, verdict in summary.verdicts.items():
         answers = dataset_answers(summary, dataset)
-        outcomes = outcomes_of(answers)
         for rank, candidate in enumerate(verdict.candidates, start=1):
-            tags = {"verdict": outcomes.get(candidate.label, NOT_COMPARED), "rank": str(rank)}
+            tags = {"verdict": verdict.word_on(candidate.label), "rank": str(rank)}
             if rank == 1:
                 setting = note_of(history.trials[candidate.label])[NOTE]
                 tags |= {
@@ -220,11 +219,11 @@ def confirmed_candidates(history: History) -> Iterator[tuple[Candidate, dict[str
             yield candidate, _means_of(candidate, verdict), tags
 
 
-def _means_of(candidate: Candidate, verdict: DatasetVerdict) -> dict[str, float]:
-    result, student = candidate.result, candidate.student
+def _means_of(candidate: Runs, verdict: DatasetVerdict) -> dict[str, float]:
+    result, student = candidate.measure(verdict.metric), candidate.interval(verdict.metric)
     means = {name: measure.mean for name, measure in candidate.measures().items() if not name.endswith("_std")}
     # The selection metric under the name of the column of trials.
-    spread = {f"{verdict.selection}_best": candidate.selected_by, ORDER: MEANS + result.mean}
+    spread = {f"{verdict.selection}_best": candidate.mean(verdict.selection), ORDER: MEANS + result.mean}
     if result.sample_std is not None:
         spread[f"{verdict.metric}_sd"] = result.sample_std
     if student is not None:

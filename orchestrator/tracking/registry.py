@@ -28,7 +28,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trainables
-from orchestrator.results.statistics import Measure, welch_p
+from orchestrator.results.comparison import compare
+from orchestrator.results.question import Question, Verdict
+from orchestrator.results.runs import Runs
+from orchestrator.results.statistics import Measure
 from orchestrator.results.verdict import LEVEL
 from orchestrator.text.addresses import without_password
 from orchestrator.text.values import markdown
@@ -97,14 +100,18 @@ def _beats(challenger: "ModelVersion", champion: "ModelVersion") -> bool:
     confirmed = [version.tags["confirmed"] == "true" for version in (challenger, champion)]
     if confirmed[0] != confirmed[1]:
         return confirmed[0]
-    first, second = _measure(challenger), _measure(champion)
-    p = welch_p(first, second)
-    return first.mean > second.mean and (p is None or p <= LEVEL)
+    metric = champion.tags["metric"]
+    (pair,) = Question(LEVEL).ask([compare(_runs(challenger), _runs(champion), metric)])
+    if pair.verdict is Verdict.UNTESTED:
+        return pair.difference > 0
+    return pair.verdict is Verdict.BETTER
 
 
-def _measure(version: "ModelVersion") -> Measure:
+def _runs(version: "ModelVersion") -> Runs:
+    """Return the mean of a version, with its deviation over the seeds where that is known."""
     std = version.tags.get(STD)
-    return Measure(float(version.tags["value"]), None if std is None else float(std), int(version.tags.get(SEEDS, 1)))
+    known = Measure(float(version.tags["value"]), None if std is None else float(std), int(version.tags.get(SEEDS, 1)))
+    return Runs(str(version.version), means={version.tags["metric"]: known})
 
 
 REQUIREMENTS = ["torch", "torchvision", "numpy", "pandas", "safetensors", "pillow", "nltk"]

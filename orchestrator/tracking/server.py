@@ -22,6 +22,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orchestrator.environment import set_for_mlflow_server
+from orchestrator.machines.visitors import LOOPBACK, is_foreign, own_name, own_place
 from orchestrator.text.terminal import say
 
 TOKEN = "ORCHESTRATOR_UI_TOKEN"
@@ -148,10 +149,14 @@ class TrackingServer:
         """Return the response to a request that MLflow does not get; ``None`` for a request that is passed on."""
         # MLflow matches the same decoded path, so no other spelling of a refused path can pass.
         path = request.scope["path"]
+        if path != HEALTH and is_foreign(request.headers):
+            return PlainTextResponse("refused: a page of another site asks\n", 403)
         if self._token and path != HEALTH:
             cookie = f"orchestrator_ui_{(request.scope.get('server') or ('', 80))[1]}"
             token = request.query_params.get("token") if path == "/" else None
             if token is not None and self._knows(token):
+                if (place := own_place(request.headers.get("host", ""), token)) is not None:
+                    return RedirectResponse(str(request.url.replace(netloc=place)), 303)
                 # The browser keeps the part after # and remembers an address without the token.
                 response = RedirectResponse("/", 303)
                 response.set_cookie(cookie, token, httponly=True, samesite="strict")
@@ -223,6 +228,12 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def _set_environment(options: argparse.Namespace) -> None:
     """Set for MLflow's application what ``mlflow server`` would; check stores and accounts before a worker starts."""
     set_for_mlflow_server()
+    if token := os.environ.get(TOKEN):
+        names = [*LOOPBACK, own_name(token)]
+        allowed = [*filter(None, [options.allowed_hosts]), *names, *(f"{name}:*" for name in names)]
+        options.allowed_hosts = ",".join(allowed)
+        # Whether the page that asks is the server's own is checked here, for all names of the server.
+        os.environ.setdefault("MLFLOW_SERVER_CORS_ALLOWED_ORIGINS", f"http://{own_name(token)}:*")
     if options.allowed_hosts:
         os.environ["MLFLOW_SERVER_ALLOWED_HOSTS"] = options.allowed_hosts
     # Imported after the allowed hosts are set, because MLflow's Flask application reads them on import.

@@ -22,9 +22,9 @@ from orchestrator.experiment.yaml_files import yaml_text
 from orchestrator.journal.directory import TrackedRuns, write_runs
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.results.candidates import Candidate
 from orchestrator.results.confirmation import confirmations
 from orchestrator.results.race import race_outcome
+from orchestrator.results.runs import Runs
 from orchestrator.results.winner import find_champions
 from orchestrator.text.values import visible
 from orchestrator.tracking import connection
@@ -348,10 +348,10 @@ class Store:
             self._client.set_tag(self._runs[name].id, "confirmed", str(confirmed).lower())
 
     def _send_candidate(
-        self, candidate: Candidate, metrics: Mapping[str, float], tags: Mapping[str, str], history: History
+        self, candidate: Runs, metrics: Mapping[str, float], tags: Mapping[str, str], history: History
     ) -> None:
         """Send the means over the seeds of a confirmed candidate, again after it has got more seeds."""
-        trial, seeds = history.trials[candidate.label], candidate.result.seeds
+        trial, seeds = history.trials[candidate.label], candidate.count
         ended = max(repeat.ended or 0.0 for repeat in history.stage(Stage.CONFIRM) if repeat.candidate == trial.id)
         # A mean has no seed; the repeats have the seeds.
         identity = {tag: value for tag, value in tags_of(trial, history).items() if tag != "seed"}

@@ -28,7 +28,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from orchestrator.machines.gpu_share import KEEP_FREED_MEMORY
 from orchestrator.tuner.lockstep import Answer, EpochBarrier
-from orchestrator.tuner.runtime import is_alive
+from orchestrator.tuner.own_ray import is_alive
 from orchestrator.workload.workload import Stream, Train, Workload
 from trainables.config import TrialConfig
 

@@ -26,7 +26,7 @@ from orchestrator.tuner.issuer import Issuer
 from orchestrator.tuner.runtime import Ray, RayLostError, ray_runtime, run_watched
 from orchestrator.tuner.scheduler import RecordingScheduler
 from orchestrator.tuner.session import Session
-from orchestrator.tuner.tune_patches import NotPickled
+from orchestrator.tuner.tune_patches import NotPickled, keep_secrets
 from trainables.errors import PluginError
 
 
@@ -147,6 +147,7 @@ def _tune(
 ) -> None:
     """Let Tune run the trials."""
     session.announce("waiting for the first epoch")
+    keep_secrets()
     if not (nodes := machines_that_run_trials(session.experiment.resources, is_over)):
         return
     resources, fuse = allocate(session, nodes)

@@ -1,4 +1,4 @@
-"""Starting Ray on this machine, or joining a Ray cluster, watching the processes of Ray, and leaving it.
+"""Joining a Ray cluster or starting a Ray of our own, watching the processes of Ray, and leaving it.
 
 When Ray's control store (GCS) or node manager (raylet) dies, a call of Ray blocks for up to a minute and cannot be
 interrupted. Then Ray ends this process without a message of ours. Calls of Ray therefore run in a thread of their own
@@ -11,15 +11,13 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
 import ray
 from ray.exceptions import AuthenticationError
-from tenacity import Retrying, retry_if_exception, stop_after_attempt
 
 import orchestrator
 import search_spaces
@@ -27,19 +25,11 @@ import trainables
 from orchestrator.machines.cluster import ClusterError
 from orchestrator.machines.processes import kept_sigterm_handler
 from orchestrator.text.values import duration_text
+from orchestrator.tuner.own_ray import LOOK_SECONDS, OwnRay, started_ray
 from trainables.errors import UserError, reason_of
 
 CONNECT_SECONDS = 1.0
 """Seconds to wait for the head to take a connection."""
-
-CORE = {"gcs_server": "its control store gcs_server died", "raylet": "its node manager raylet died"}
-"""The processes without which Ray cannot work: name -> message to the user when the process is gone."""
-
-LOOK_SECONDS = 0.2
-"""Seconds between two looks at the processes of Ray."""
-
-NOTE_SECONDS = 2.0
-"""Seconds between two notes of Ray's workers: psutil reads every process of the machine to find them."""
 
 ASK_SECONDS = 5.0
 """Seconds between two attempts to reach the head of a cluster."""
@@ -137,49 +127,8 @@ class JoinedRay:
         return True
 
 
-class OwnRay:
-    """A Ray that this process has started, so that no other uses it; ``ray.init`` has started ``processes``."""
-
-    is_ours = True
-
-    def __init__(self, processes: Sequence[psutil.Process]) -> None:
-        self._started = processes
-        self._core = {name: process for process in processes if (name := process.name()) in CORE}
-        self._workers: list[psutil.Process] = []
-        self._noted_at = -NOTE_SECONDS
-
-    def lost(self) -> list[str]:
-        """Return which of the processes in ``CORE`` have ended."""
-        gone = [CORE[name] for name, process in self._core.items() if not is_alive(process)]
-        if self._core and not gone and time.monotonic() - self._noted_at >= NOTE_SECONDS:
-            # The workers are noted while the raylet lives: of a dead raylet nothing says which were its workers. A
-            # worker that is younger than the last note ends by itself, once its raylet has.
-            self._noted_at = time.monotonic()
-            with suppress(psutil.Error):
-                workers = self._core["raylet"].children(recursive=True)
-                # A raylet that died during the call had no children left; the workers known before are kept.
-                if is_alive(self._core["raylet"]):
-                    self._workers = workers
-        return gone
-
-    def kill(self) -> None:
-        """Kill the processes of Ray and the workers that they had at the last look."""
-        for process in (*self._workers, *self._started):
-            with suppress(psutil.Error):
-                process.kill()
-
-
 Ray = JoinedRay | OwnRay
 """The Ray that some work calls."""
-
-
-def is_alive(process: psutil.Process) -> bool:
-    """Say whether a process runs; a zombie, which has ended but was not waited for, does not run."""
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        # The process ended between the two calls.
-        return False
 
 
 def run_watched(
@@ -242,11 +191,6 @@ def run_watched(
 NO_GPU_MEANS_NONE = "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"
 """Variable by which a process that asked Ray for no GPU sees none; also passed to nodes that were started before."""
 
-
-OBJECT_STORE_BYTES = 100 * 2**20
-"""Bytes of Ray's object store, in which results are small; by default Ray takes a third of the machine's memory."""
-
-
 LEAVING = "leaving Ray"
 """Name of the thread that leaves a Ray whose head is gone; until it ends, this process can join no other Ray."""
 
@@ -260,6 +204,7 @@ def ray_runtime(scratch: Path, address: str | None = None) -> Iterator[Ray]:
 
     Raises:
         ClusterError: If the cluster cannot be joined, or Ray cannot be started.
+        RayNotStartedError: If a process of Ray died while Ray started.
     """
     for thread in threading.enumerate():
         if thread.name == LEAVING:
@@ -269,16 +214,16 @@ def ray_runtime(scratch: Path, address: str | None = None) -> Iterator[Ray]:
         return
     for name in ("ray", "ray.tune", "ray.data", "ray.train"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    before, joined = set(psutil.Process().children()), None
+    if address is None:
+        with started_ray(scratch) as own:
+            yield own
+        return
+    joined = None
     try:
         with kept_sigterm_handler():
-            if address is None:
-                _start(scratch, before)
-            else:
-                _join(address)
-        started = [process for process in psutil.Process().children() if process not in before]
-        joined = None if address is None else JoinedRay(address)
-        yield joined or OwnRay(started)
+            _join(address)
+        joined = JoinedRay(address)
+        yield joined
     finally:
         if joined is not None and joined.lost():
             # Ray asks a head that is gone for five seconds. If another head starts at its address meanwhile, Ray ends
@@ -286,42 +231,6 @@ def ray_runtime(scratch: Path, address: str | None = None) -> Iterator[Ray]:
             threading.Thread(target=ray.shutdown, name=LEAVING, daemon=True).start()
         else:
             ray.shutdown()
-
-
-STARTS = 3
-"""Times that Ray is started where the machine is busy: Ray gives its own processes 30 s to start, and then gives up."""
-
-
-def _start(scratch: Path, before: Collection[psutil.Process]) -> None:
-    """Start Ray; ``before`` are the children that this process has already."""
-    busy = retry_if_exception(lambda error: "timed out" in str(error).lower())
-    try:
-        for attempt in Retrying(stop=stop_after_attempt(STARTS), retry=busy, reraise=True):
-            with attempt:
-                # The processes of a start that failed would go on, and keep the machine busy.
-                for process in set(psutil.Process().children()) - set(before):
-                    with suppress(psutil.NoSuchProcess):
-                        process.kill()
-                        process.wait()
-                ray.init(
-                    address="local",
-                    include_dashboard=False,
-                    configure_logging=False,
-                    log_to_driver=False,
-                    object_store_memory=OBJECT_STORE_BYTES,
-                    # Ray opens its folder to all users, while a scratch directory must be closed to prove that it is
-                    # ours.
-                    _temp_dir=str(scratch / "r"),
-                )
-    except Exception as error:
-        # Ray reports a node that is slow to start as a bare ``Exception``.
-        if type(error) is not Exception and not isinstance(error, ConnectionError | RuntimeError | TimeoutError):
-            raise
-        reason = reason_of(error)
-        raise ClusterError(
-            f"Ray did not start on this machine: {reason}; where the machine was too busy, run the same command again: "
-            f"nothing is lost"
-        ) from None
 
 
 def _join(address: str) -> None:

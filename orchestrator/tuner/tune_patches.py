@@ -1,4 +1,4 @@
-"""Changes to Ray Tune: which trial an actor gets, what a killed worker means, and what is kept of ended trials.
+"""Changes to Ray Tune: which trial an actor gets, what a killed worker means, what is kept and what is passed on.
 
 They use attributes that are private to the locked version of Ray. The tests of this module fail where another version
 keeps the attributes elsewhere, or no longer needs a change.
@@ -15,6 +15,10 @@ and would end the search with "Caught unexpected exception".
 **Ended trials are dropped** (``forget_ended``). Ray Tune keeps them for a final analysis that nobody asks for. The
 driver would grow by about 7 KB a trial.
 
+**Secrets stay where they are** (``keep_secrets``). Ray Tune passes the driver's AWS keys on to its actors. Ray writes
+what is passed on into its logs, which on the nodes of a cluster other users can read. A worker on this machine has the
+environment of the driver, and a node of a cluster has credentials of its own.
+
 **Nothing is pickled** (``NotPickled``). Ray saves the parts of a Tuner to restore them, which the journal replaces.
 """
 
@@ -24,6 +28,7 @@ from typing import Any
 
 import ray
 from ray.exceptions import ActorDiedError, RayActorError, RayError, RayTaskError
+from ray.tune.execution import class_cache
 from ray.tune.experiment import Trial as RayTrial
 
 LOOK_SECONDS = 2.0
@@ -125,6 +130,11 @@ def forget_ended(controller: Any) -> None:
     tasks = controller._actor_manager._pending_actors_to_enqueued_actor_tasks
     for actor in tasks.keys() - controller._actor_to_trial.keys():
         del tasks[actor]
+
+
+def keep_secrets() -> None:
+    """Take the variables with AWS keys from those that Ray Tune passes on to actors in text that Ray logs."""
+    class_cache.ENV_VARS_TO_PROPAGATE -= {name for name in class_cache.ENV_VARS_TO_PROPAGATE if name.startswith("AWS_")}
 
 
 class NotPickled:

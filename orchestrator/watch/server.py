@@ -2,7 +2,7 @@
 
 ``Guard`` stands beside Starlette's checks of method and Host header (against DNS rebinding). Where a token is set,
 every request needs the token. It comes once in the address, then in a cookie that scripts and other sites cannot read.
-``Sec-Fetch-*``: W3C, Fetch Metadata Request Headers, https://www.w3.org/TR/fetch-metadata/
+``machines.visitors`` says under which name.
 """
 
 import asyncio
@@ -26,6 +26,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from orchestrator.machines.visitors import is_foreign, own_name, own_place
 from orchestrator.text.values import visible
 from orchestrator.watch.app import Server
 from orchestrator.watch.experiments import Experiments
@@ -84,15 +85,14 @@ class Guard:
 
     def _refusal(self, request: Request) -> Response | None:
         """Return the response to a request that is not passed on; ``None`` for a request that is passed on."""
-        origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site", "none")
-        is_link = request.headers.get("sec-fetch-mode") == "navigate"
-        is_foreign = origin is not None and origin.partition("://")[2] != request.headers.get("host")
-        if is_foreign or (site in ("cross-site", "same-site") and not is_link):
+        if is_foreign(request.headers):
             return PlainTextResponse("refused: a page of another site asks\n", 403)
         if self._token is None:
             return None
         token, cookie = request.query_params.get("token"), f"{COOKIE}_{request.url.port or 80}"
         if self._is_right(token):
+            if (place := own_place(request.headers.get("host", ""), self._token)) is not None:
+                return RedirectResponse(str(request.url.replace(netloc=place)), 303)
             # The browser then shows and remembers an address without the token.
             rest = urlencode([pair for pair in request.query_params.multi_items() if pair[0] != "token"])
             response = RedirectResponse(request.url.path + (f"?{rest}" if rest else ""), 303)
@@ -133,7 +133,8 @@ class Listening:
         """Return the URL of the page of an experiment, or of the start page, with the token where one is set."""
         page = f"e/{quote(name)}/" if name else ""
         query = "" if self.token is None else f"?{urlencode({'token': self.token})}"
-        return f"http://{self.host}:{self.socket.getsockname()[1]}/{page}{query}"
+        host = own_name(self.token) if self.token is not None and _is_loopback(self.host.strip("[]")) else self.host
+        return f"http://{host}:{self.socket.getsockname()[1]}/{page}{query}"
 
 
 class _Connection(H11Protocol):

@@ -101,6 +101,8 @@ def _opened(directory: Path, *, resume: bool) -> Iterator[None]:
         raise ConfigError(f"{directory}: holds no training to resume; start it without --resume{named}")
     try:
         make_writable(directory)
+        # The config decides which code a resume runs, as the journal of a search does.
+        directory.chmod(0o700)
     except OSError as error:
         raise ConfigError(f"--output {directory}: cannot be written: {error.strerror}") from None
     with hold(directory):

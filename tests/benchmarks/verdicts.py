@@ -21,10 +21,11 @@ from pathlib import Path
 
 import numpy as np
 
-from orchestrator.results.candidates import Candidate, DatasetVerdict, Verdict
 from orchestrator.results.crossed import crossed_test, image_values
+from orchestrator.results.question import Verdict
+from orchestrator.results.runs import Runs
 from orchestrator.results.statistics import DifferenceTest
-from orchestrator.results.verdict import LEVEL, judge
+from orchestrator.results.verdict import LEVEL, DatasetVerdict, judge
 from tests.benchmarks.closed_form import Pairs, fit, read_pairs
 from tests.benchmarks.flickr8k import NAME, SHARED
 from tests.benchmarks.rows import Row
@@ -134,7 +135,7 @@ def study_row(
     return Row(case, "%", *(100 * wrong / studies).tolist(), "seeds alone")
 
 
-def judged(candidates: Sequence[Candidate], over_images: bool) -> DatasetVerdict:
+def judged(candidates: Sequence[Runs], over_images: bool) -> DatasetVerdict:
     """Judge one study, whose last candidate is the baseline; the intervals of the means decide nothing."""
     return judge(candidates, baseline=candidates[-1].label, over_images=over_images)
 
@@ -150,7 +151,7 @@ def trust_row(spread: float, studies: int) -> Row:
         verdict = judged(candidates_of(*runs, (5,) * 4), over_images=True)
         assert verdict.winner is not None
         winner, second = (int(one.label[1:]) for one in verdict.candidates[:2])
-        found = verdict.comparisons[0].over_images
+        found = verdict.pairs[0].comparison.test
         assert found is not None
         told.append(found.probability_beyond(0.0))
         true.append(worth[winner] > worth[second])

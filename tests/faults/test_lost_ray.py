@@ -11,9 +11,10 @@ import psutil
 import pytest
 
 from orchestrator.journal.history import History
-from orchestrator.tuner.runtime import CORE
+from orchestrator.tuner.own_ray import CORE
 from tests.faults.searches import Searches, tiny
 from tests.faults.troubled_workload import Trouble
+from tests.integration.search_process import command
 from tests.trainables.scenes_folder import write_scenes
 
 pytestmark = pytest.mark.proof
@@ -41,6 +42,28 @@ def test_a_search_whose_ray_dies_ends_in_order_and_resumes(searches: Searches) -
     assert len(told) == len(CORE) and all("resume with the same command" in line for line in told), told
     workload.go.touch()
     searches.conclude(tiny(), workload, *snapshots, kills=len(CORE))
+
+
+@pytest.mark.parametrize("victim", CORE)
+def test_a_search_whose_ray_dies_while_it_starts_says_so_at_once(tmp_path: Path, victim: str) -> None:
+    started = command(tmp_path / "runs", tiny(), 0.0)
+    with subprocess.Popen(started, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        driver = psutil.Process(process.pid)
+        core: list[psutil.Process] = []
+        while not core:
+            assert process.poll() is None
+            core = [one for one in driver.children() if one.name() == victim]
+            time.sleep(0.01)
+        family = driver.children(recursive=True)
+        core[0].kill()
+        # Ray's library asks for a minute, and then ends this process with a line of its own.
+        said = process.communicate(timeout=50)[1]
+    assert process.returncode == 1
+    (line,) = said.splitlines()
+    assert line.startswith(f"Ray did not start on this machine: {CORE[victim]}: "), said
+    assert line.endswith("; nothing is lost: run the same command again")
+    assert_gone(family)
+    assert (tmp_path / "runs" / "tiny" / "lock").read_text() == ""
 
 
 # What systemd starts has process 1 for its parent, which Ray takes for a raylet that is dead.

@@ -101,6 +101,6 @@ def test_zero_shot_is_the_baseline_of_a_verdict(root: Path) -> None:
     )
     (verdict,) = Summary(read_history(folder)).verdicts.values()
     zero_shot = next(one for one in verdict.candidates if one.loss == "triplet")
-    assert zero_shot.result.std == 0.0
-    assert zero_shot.result.mean < verdict.candidates[0].result.mean
-    assert "baseline" in {role for one in verdict.comparisons for role in one.roles}
+    assert zero_shot.measure(verdict.metric).std == 0.0
+    assert zero_shot.mean(verdict.metric) < verdict.candidates[0].mean(verdict.metric)
+    assert verdict.baseline == zero_shot.label in verdict.pair_of

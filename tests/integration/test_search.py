@@ -37,7 +37,7 @@ def test_worse_trials_are_stopped_early_by_those_before_them(trials_run: None, o
     asha = {"name": "asha", "grace_epochs": 1, "reduction_factor": 2}
     one_by_one = {"cpus": 1, "gpus": 0, "max_concurrent": 1}
     result = search(grid([0.05, 0.1, 0.3], scheduler=asha, resources=one_by_one), output, FakeWorkload())
-    rows = [(row["params"]["temperature"], row["state"], row["epochs"]) for row in result.summary["trials"]]
+    rows = [(row["parameters"]["temperature"], row["state"], row["epochs"]) for row in result.summary["trials"]]
     assert rows == [(0.05, "finished", 5), (0.1, "stopped_early", 1), (0.3, "stopped_early", 1)]
     assert result.tracking_problem is None
     assert_recorded_once(output)
@@ -47,7 +47,7 @@ def test_trials_that_go_wrong_never_win(trials_run: None, output: Path) -> None:
     experiment = grid(TEMPERATURES)
     workload = FakeWorkload(diverges_above=0.4, fails_below=0.01, stumbles_below=0.04)
     result = search(experiment, output, workload)
-    trials = {row["params"]["temperature"]: row for row in result.summary["trials"]}
+    trials = {row["parameters"]["temperature"]: row for row in result.summary["trials"]}
     states = {temperature: (row["state"], row["epochs"], row["retries"]) for temperature, row in trials.items()}
     assert states == {
         0.05: ("finished", 5, 0),
@@ -60,7 +60,7 @@ def test_trials_that_go_wrong_never_win(trials_run: None, output: Path) -> None:
     assert trials[0.45]["error"] == "train/loss is nan in epoch 2, step 17"
     assert trials[0.006]["error"] == "RuntimeError: no luck with 0.006"
     winner = result.summary["winners"]["pets"]
-    assert (winner["params"], winner["best_epoch"]) == ({"temperature": 0.05}, 5)
+    assert (winner["parameters"], winner["best_epoch"]) == ({"temperature": 0.05}, 5)
     assert winner["val"]["rsum"] == curve(0.05, 5)
     assert winner["test"] == {"rsum": curve(0.05, 5) - 1}
     assert json.loads((output / "tiny" / "summary.json").read_text()) == result.summary
@@ -126,7 +126,7 @@ def test_a_search_of_version_0_1_0_resumes_to_the_winner_of_the_undisturbed_sear
     assert run_command(["search", str(BEGUN / "begun.yaml"), *places]) == 0
     summary = json.loads((output / "begun" / "summary.json").read_text())
     winner = summary["winners"]["tiny"]
-    assert (winner["trial"], winner["params"]) == (undisturbed["trial"], undisturbed["params"])
+    assert (winner["trial"], winner["parameters"]) == (undisturbed["trial"], undisturbed["parameters"])
     # Other processors round otherwise, and one rank of 18 images is worth several points of rsum.
     assert winner["val"]["rsum"] == pytest.approx(undisturbed["val_rsum"], abs=20)
     assert {trial["trial"]: trial["state"] for trial in summary["trials"]} == undisturbed["trials"]

@@ -85,7 +85,7 @@ def check(base: Path, stored: list[str]) -> None:
     assert {(trial.state, trial.last_epoch) for trial in found.trials.values()} == {(TrialState.FINISHED, EPOCHS)}
     assert_ended_once(records, found)
     winner = summarise(found)["winners"]["pets"]
-    assert (winner["params"], winner["val"]["rsum"]) == ({"temperature": 0.05}, curve(0.05, EPOCHS))
+    assert (winner["parameters"], winner["val"]["rsum"]) == ({"temperature": 0.05}, curve(0.05, EPOCHS))
     assert winner["test"] == {"rsum": curve(0.05, EPOCHS) - 1}
     kept = list((base / "runs" / "tiny" / "trials").glob("*/epoch_*"))
     assert [path.parent.name for path in kept] == [winner["trial"]], "only the winner's model comes home"

@@ -13,6 +13,7 @@ from urllib.error import URLError
 import psutil
 import pytest
 
+from orchestrator.machines.visitors import own_name
 from tests.support.bucket import free_port
 
 pytestmark = pytest.mark.proof
@@ -29,8 +30,9 @@ def test_the_pages_are_served_and_the_server_goes_with_the_command(output: Path,
     ) as started:
         assert str(output / "mlflow.db") in started.stdout.readline()
         opens = started.stdout.readline().split()[1]
-        assert opens.startswith(f"http://127.0.0.1:{port}/?token=")
         token = opens.partition("token=")[2].partition("#")[0]
+        own = f"{own_name(token)}:{port}"
+        assert opens.startswith(f"http://{own}/?token=")
         fetch(f"http://127.0.0.1:{port}/health", started)
         page = fetch(f"http://127.0.0.1:{port}/", started, token)
         assert "MLflow" in page and page.index("[data-assistant-ui] { display: none") < page.index("main.")
@@ -41,6 +43,9 @@ def test_the_pages_are_served_and_the_server_goes_with_the_command(output: Path,
         assert token not in str([child.cmdline() for child in children])
         search = f"http://127.0.0.1:{port}/ajax-api/2.0/mlflow/experiments/search?max_results=5"
         assert '"name": "empty"' in fetch(search, started, token), "the store is the one that was named"
+        at_own = {"Host": own, "Origin": f"http://{own}", "Content-Type": "application/json"}
+        assert answer_of(port, token, "POST", CREATE, at_own) == 200, "the pages write"
+        assert answer_of(port, token, "GET", "/", {"Host": own}) == 200
         assert [answer_of(port, token, *request) for request in FOREIGN] == [403] * len(FOREIGN)
         assert [answer_of(port, None, *request) for request in ATTACK] == [401] * len(ATTACK)
         assert [answer_of(port, token, *request) for request in ATTACK] == [404] * len(ATTACK)
@@ -64,6 +69,8 @@ FOREIGN: list[tuple[str, str, dict[str, str]]] = [
     ("GET", "/ajax-api/2.0/mlflow/experiments/search?max_results=5", {"Host": "evil.example:5000"}),
     # A page of a stranger that lets the browser of this machine's user write.
     ("POST", CREATE, {"Origin": "http://evil.example", "Content-Type": "application/json"}),
+    ("POST", CREATE, {"Origin": "http://localhost:1", "Content-Type": "application/json"}),
+    ("GET", "/", {"Origin": "http://127.0.0.1:1"}),
     ("POST", CREATE, {"Origin": "null", "Content-Type": "application/json"}),
 ]
 """Requests that only a browser on the page of somebody else sends."""

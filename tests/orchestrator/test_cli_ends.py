@@ -106,3 +106,12 @@ def test_a_command_of_results_computes_in_one_thread_or_as_told(
     environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"} | given
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=300)
     assert done.stdout.split() == ["True", threads], done.stderr
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("module", ["orchestrator", "orchestrator.cli"])
+def test_python_runs_the_command_line_as_a_module(module: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", module, "status", "none"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("error: none: no experiment of that name under runs")

@@ -89,12 +89,14 @@ def test_frames_hold_what_the_summary_holds(directory: Path) -> None:
 
 def test_verdicts_candidates_and_winners_are_those_of_the_summary(directory: Path) -> None:
     found = icr.load(directory)
-    (verdict,) = found.summary["verdicts"]
+    verdict = found.summary["datasets"]["pets"]
     assert list(found.candidates.index) == [("pets", one["label"]) for one in verdict["standings"]]
     assert list(found.candidates["mean"]) == [one["result"]["mean"] for one in verdict["standings"]]
-    (comparison,) = [one for one in verdict["comparisons"] if "runner_up" in one["roles"]]
-    row = found.verdicts.loc[("pets", comparison["label"])]
-    assert (row["difference"], row["holm_p"]) == (comparison["difference"], comparison["holm_p"])
+    (pair,) = verdict["pairs"]
+    row = found.verdicts.loc[("pets", pair["second"])]
+    for key in ("difference", "p", "p_unadjusted", "verdict", "varies"):
+        assert row[key] == pair[key]
+    assert (row["low"], row["high"]) == (pair["interval"]["low"], pair["interval"]["high"])
     assert found.winners.loc["pets", "trial"] == found.best.trial == "pets-vsepp-triplet_sh-0000"
     assert found.best.confirmed and found.best.test == {"rsum": 21.0} and found.best.parameters == {"margin": 0.2}
     with pytest.raises(ConfigError, match="pets: no model is packed yet"):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.results.candidates import Candidate
+from orchestrator.results.runs import Runs
 
 Array = np.ndarray
 
@@ -52,7 +52,7 @@ def draw_runs(
     return drawn
 
 
-def candidates_of(val: list[Array], test: list[Array], seeds: tuple[int, ...]) -> list[Candidate]:
+def candidates_of(val: list[Array], test: list[Array], seeds: tuple[int, ...]) -> list[Runs]:
     """Return candidates ``c0``, ``c1`` ... with these runs, each of its own loss."""
     found = []
     for k, (on_val, on_test) in enumerate(zip(val, test, strict=True)):
@@ -61,15 +61,14 @@ def candidates_of(val: list[Array], test: list[Array], seeds: tuple[int, ...]) -
             for seed, (left, right) in enumerate(zip(on_val, on_test, strict=True))
         }
         found.append(
-            Candidate(
+            Runs.of_seeds(
+                f"c{k}",
+                values,
+                images={"test/rsum": {seed: 300 + runs for seed, runs in enumerate(on_test)}},
                 dataset="pets",
                 model="vsepp",
                 loss=f"c{k}",
-                parameters={},
-                label=f"c{k}",
-                values=values,
                 has_seeds=bool(seeds[k]),
-                images={seed: 300 + runs for seed, runs in enumerate(on_test)},
             )
         )
     return found

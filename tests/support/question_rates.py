@@ -1,8 +1,8 @@
-"""Answers by the thousand: the rules of ``orchestrator.results.questions`` in arrays, as an oracle of its error rates.
+"""Answers by the thousand: the rules of ``results.winner_family`` in arrays, as an oracle of its error rates.
 
 A study is drawn with val and test the same numbers, as in ``race_rates``: the worst case, in which the metric that is
 tested is the one that selected the winner. A *false beats* is the claim that the winner beats a candidate whose true
-mean is at least as high: in the verdict of a question or in a row of its table.
+mean is at least as high, in any view of the pair.
 """
 
 from dataclasses import dataclass
@@ -15,31 +15,23 @@ from tests.support.study_rates import Array, holm
 
 
 @dataclass(frozen=True)
-class Claims:
-    """Whether the winner beats others: a value a study, or a row a study with a column a candidate."""
+class Words:
+    """The word on each pair of a winner: a value a study, or a row a study with a column a candidate."""
 
     winner: Array
-    loss: Array
-    loss_rows: Array
-    coefficients: Array
-    coefficient_rows: Array
-    baseline: Array
+    beats: Array
+    own: Array
 
-    def false(self, means: Array, kinds: Array, baseline: int) -> dict[str, float]:
+    def false(self, means: Array, baseline: int) -> dict[str, float]:
         """Return the share of the studies with a false *beats* in (a), (b), (c), and in any of them."""
         equal = means[None] >= means[self.winner][:, None]
         equal[np.arange(len(equal)), self.winner] = False
-        own = kinds[None] == kinds[self.winner][:, None]
-        false = {
-            "a": (self.loss & (equal & ~own).any(1)) | (self.loss_rows & equal).any(1),
-            "b": (self.coefficients & (equal & own).any(1)) | (self.coefficient_rows & equal).any(1),
-            "c": self.baseline & equal[:, baseline],
-        }
-        false["any"] = false["a"] | false["b"] | false["c"]
-        return {name: float(share.mean()) for name, share in false.items()}
+        wrong = self.beats & equal
+        shares = {"a": (wrong & ~self.own).any(1), "b": (wrong & self.own).any(1), "c": wrong[:, baseline]}
+        return {name: float(share.mean()) for name, share in {**shares, "any": wrong.any(1)}.items()}
 
 
-def answer_studies(p: Array, means: Array, kinds: Array, baseline: int, level: float = LEVEL) -> Claims:
+def answer_studies(p: Array, means: Array, kinds: Array, baseline: int | None, level: float = LEVEL) -> Words:
     """Answer questions by p-values of leads, 1 where the winner does not lead, -1 of itself: (studies, candidates)."""
     studies, candidates = p.shape
     every, winner = np.arange(studies), p.argmin(1)
@@ -49,20 +41,20 @@ def answer_studies(p: Array, means: Array, kinds: Array, baseline: int, level: f
     sizes = (kinds[:, None] == kinds[None]).sum(1)
     best = np.stack([means == np.where(kinds == kind, means, -np.inf).max(1)[:, None] for kind in kinds]).any(0)
     shown = best & ~own
+    named = np.full(p.shape, np.inf)
+    if baseline is not None:
+        named[:, baseline] = _luckiest(p, np.array(candidates - 1))[:, baseline]
     # (a)
-    lead = _luckiest(p, sizes[winner][:, None])
-    loss = ~own.all(1) & (np.where(own, 0.0, lead).max(1) <= level)
-    loss_rows = shown & ((_holm(_luckiest(p, candidates - sizes[None]), shown) <= level) | loss[:, None])
+    whole = np.where(own, 0.0, _luckiest(p, sizes[winner][:, None])).max(1)[:, None]
+    alone = _luckiest(p, candidates - sizes[None])
+    of_losses = np.minimum(np.where(shown, _holm(alone, shown), _holm(alone, ~own)), np.minimum(whole, named))
+    beats = ~own & (of_losses <= level)
     # (b)
-    unbeaten = 1 + (shown & ~loss_rows & (sizes > 1)[None]).sum(1)
-    several = rivals.any(1)
-    settings = _luckiest(p, 2 * unbeaten[:, None])
-    coefficients = several & (np.where(rivals, settings, 0.0).max(1) <= level)
-    adjusted = _holm(_luckiest(p, (own.sum(1) * unbeaten)[:, None]), rivals)
-    coefficient_rows = rivals & ((adjusted <= level) | coefficients[:, None])
-    # (c)
-    against = _luckiest(p, np.array(candidates - 1))[:, baseline]
-    return Claims(winner, loss, loss_rows, coefficients, coefficient_rows, (winner != baseline) & (against <= level))
+    unbeaten = 1 + (shown & ~beats & (sizes > 1)[None]).sum(1)
+    whole = np.where(rivals, _luckiest(p, 2 * unbeaten[:, None]), 0.0).max(1)[:, None]
+    alone = _holm(_luckiest(p, (own.sum(1) * unbeaten)[:, None]), rivals)
+    beats |= rivals & (np.minimum(alone, np.minimum(whole, named)) <= level)
+    return Words(winner, beats, own)
 
 
 def p_values(values: Values, seeds: int) -> tuple[Array, Array]:
@@ -120,4 +112,4 @@ def false_rates(
     baseline = int(np.flatnonzero(means == means.max())[1])
     values = draw_values(generator, studies, means, seeds * len(means), spreads=spreads, likeness=likeness)
     p, measured = p_values(values, seeds)
-    return answer_studies(p, measured, kinds, baseline).false(means, kinds, baseline)
+    return answer_studies(p, measured, kinds, baseline).false(means, baseline)

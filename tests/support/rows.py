@@ -1,5 +1,6 @@
 """Rows to make tables of."""
 
+from orchestrator.results.runs import Runs
 from orchestrator.results.statistics import Measure
 from orchestrator.results.tables import Row
 
@@ -26,8 +27,9 @@ COCOS = {
 
 
 def row(loss="triplet_sh", dataset="flickr30k", model="vsepp", **changes):
-    fields = {"parameters": {"margin": 0.2}, "measures": RETRIEVAL | COCOS, "number": "1", "verdict": "better"}
-    return Row(dataset, model, loss, **fields | changes)
+    parameters, means = changes.pop("parameters", {"margin": 0.2}), changes.pop("measures", RETRIEVAL | COCOS)
+    runs = Runs(loss, means=means, dataset=dataset, model=model, loss=loss, parameters=parameters)
+    return Row(runs, **{"number": "1", "verdict": "better"} | changes)
 
 
 ROWS = [

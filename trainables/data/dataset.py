@@ -64,7 +64,7 @@ from trainables.data.tokenizers import (
     infer_tokenizer,
 )
 from trainables.errors import ConfigError, DataError
-from trainables.files import alone, default_cache, read_state, remembered, write_whole, writing_to
+from trainables.files import alone, default_cache, make_in_cache, read_state, remembered, write_whole, writing_to
 from trainables.model_parameters import READS_LENGTHS, check_identity
 
 _INFERRED = {tokenizer.name: tokenizer for tokenizer in REASONS}
@@ -335,7 +335,7 @@ def _facts_of(source: Source) -> dict[str, Any]:
         reading.append(f"read by a plug-in as {hashlib.sha256(json.dumps(content).encode()).hexdigest()}")
     facts = {"tokenizer": inferred.name, "reading": reading}
     with writing_to(record.parent):
-        record.parent.mkdir(parents=True, exist_ok=True)
+        make_in_cache(record.parent)
         write_whole(record, json.dumps(facts))
     return facts
 
@@ -362,7 +362,7 @@ def _prepare_once(
 ) -> tuple[Vocabulary, dict[str, SplitArrays], dict[str, Mapping[str, np.ndarray]]] | None:
     """Prepare a folder and open it; a folder that another process has prepared meanwhile is only opened."""
     with writing_to(folder.parent):
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        make_in_cache(folder.parent)
         with alone(folder.with_name(f".{folder.name}.lock")):
             opened = open_prepared(folder, tokenizer)
             if opened is None:

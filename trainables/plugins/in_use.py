@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from trainables.errors import LABELS, Blaming, ConfigError, PluginError, find_place
-from trainables.files import cache_folder, write_whole
+from trainables.files import cache_folder, make_in_cache, write_whole
 from trainables.plugins.offers import Offer, offer_of
 from trainables.plugins.plugin import KINDS, Plugin, providers, read_installed, read_plugin_file
 
@@ -68,7 +68,7 @@ def _path_of(plugin: Plugin) -> Path:
     for name, text in plugin.files.items():
         file = folder / name
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
+            make_in_cache(file.parent)
             # Several processes of a machine write the same text, each file whole, so that no process reads a part.
             if not file.is_file() or file.read_text(encoding="utf-8") != text:
                 write_whole(file, text)

@@ -1,10 +1,13 @@
 """The doctor: what is missing is found, and every finding that is not ok has a way out."""
 
 import json
+import os
 import socket
 import sys
 from collections import namedtuple
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -20,7 +23,19 @@ def test_this_machine_is_examined_whole(tmp_path: Path, cli: CommandLine) -> Non
     (tmp_path / "data" / "pets").mkdir(parents=True)
     code, said, _ = cli.run("doctor", "--data-root", tmp_path / "data", "--output", tmp_path / "runs", "--json")
     findings = {row["check"]: row for row in json.loads(said)}
-    names = {"python", "packages", "torch pair", "gpu", "disk", "memory", "port", "data root", "output", "store"}
+    names = {
+        "python",
+        "packages",
+        "torch pair",
+        "gpu",
+        "disk",
+        "memory",
+        "port",
+        "data root",
+        "output",
+        "store",
+        "token",
+    }
     assert set(findings) == names
     assert all(row["way_out"] for row in findings.values() if row["state"] != "ok")
     assert code == (1 if "fail" in {row["state"] for row in findings.values()} else 0)
@@ -70,6 +85,36 @@ def test_little_disk_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: usage(0, 0, 2**30))
     found = doctor.check_disk(tmp_path / "not" / "there")
     assert (found.state, found.found) == ("warn", f"1 GiB free at {tmp_path}")
+
+
+def test_a_token_that_others_can_read_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    token = tmp_path / "folder" / "auth_token"
+    token.parent.mkdir(0o755)
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(token))
+    assert doctor.check_token().state == "ok"
+    token.write_text("t")
+    token.chmod(0o644)
+    for folder in token.parents[:-1]:
+        # Pytest closes its folders to others.
+        monkeypatch.setattr(Path, "stat", with_mode(Path.stat, folder, 0o755))
+    found = doctor.check_token()
+    assert found.state == "fail" and found.found.startswith(f"other users can read {token} (rw-r--r--)")
+    assert found.way_out.startswith(f"chmod 0600 {token}")
+    token.chmod(0o600)
+    assert doctor.check_token().state == "ok"
+    token.chmod(0o644)
+    monkeypatch.setattr(Path, "stat", with_mode(Path.stat, token.parent, 0o700))
+    assert doctor.check_token().state == "ok"
+
+
+def with_mode(stat: Callable[..., os.stat_result], folder: Path, mode: int) -> Callable[..., os.stat_result]:
+    """Return what gives a folder a mode, and asks ``stat`` about all else."""
+
+    def asked(path: Path, **options: Any) -> os.stat_result:
+        found = stat(path, **options)
+        return os.stat_result((mode, *found[1:])) if path == folder else found
+
+    return asked
 
 
 @pytest.mark.proof

@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
@@ -15,6 +16,7 @@ import pytest
 
 from orchestrator.journal import lock
 from orchestrator.journal.lock import (
+    LONGEST_SOCKET,
     MARK,
     AlreadyRunningError,
     Holder,
@@ -23,12 +25,13 @@ from orchestrator.journal.lock import (
     hold,
     is_taken,
     make_directory,
+    make_scratch,
     mark_directory,
     owner_of,
     remove_abandoned,
     take,
 )
-from trainables.errors import UserError
+from trainables.errors import ConfigError, UserError
 
 HOLD = """
 import sys, time
@@ -184,6 +187,30 @@ def test_of_actors_only_what_ended_processes_left_goes(tmp_path: Path, monkeypat
     os.close(held)
     remove_abandoned("actors-")
     assert not living.exists()
+
+
+def test_a_scratch_directory_has_a_path_short_enough_for_sockets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Ray names them; the longest is bound."""
+    long = tmp_path / ("a" * 90)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    with make_scratch() as scratch:
+        assert scratch.stat().st_mode & 0o077 == 0 and long not in scratch.parents
+        path = f"{scratch}/r/session_2026-11-28_23-59-59_999999_4194304/sockets/plasma_store"
+        assert len(path.encode()) <= LONGEST_SOCKET
+    assert not scratch.exists()
+    monkeypatch.setattr(lock, "SHORT_FOLDERS", ())
+    refused = (
+        rf"TMPDIR {long}: has {len(str(long))} characters, and Ray's sockets leave \d+; set TMPDIR to a folder with"
+    )
+    with pytest.raises(ConfigError, match=refused), make_scratch():
+        pytest.fail("there is no such folder")
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp")
+    monkeypatch.setattr(lock, "LONGEST_SOCKET", 103)
+    with make_scratch() as scratch:
+        assert scratch.parent == Path("/tmp")
 
 
 def test_a_lock_that_is_a_link_is_refused_and_nothing_behind_it_written(tmp_path: Path) -> None:

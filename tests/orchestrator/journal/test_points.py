@@ -222,4 +222,4 @@ def test_a_confirmed_trial_counts_with_its_best_epoch(ledger: Ledger) -> None:
     assert metrics_of(fades, ledger.history) == {"val/rsum": 90.0, "test/rsum": 90.0}
     confirmation = confirmations(ledger.history)["pets"]
     assert confirmation.champion == fades
-    assert confirmation.verdict.candidates[0].selected_by == 85.0
+    assert confirmation.verdict.candidates[0].mean("val/rsum") == 85.0

@@ -28,7 +28,7 @@ from orchestrator.report.queries import (
 from orchestrator.report.render import render_page
 from orchestrator.report.studies import studies_of, trial_names
 from orchestrator.results.answers import Summary
-from orchestrator.results.candidates import DatasetVerdict
+from orchestrator.results.verdict import DatasetVerdict
 from tests.support.experiments import confirm_two_losses, make_experiment, start
 from tests.support.ranked import metrics_of
 from tests.support.records import append

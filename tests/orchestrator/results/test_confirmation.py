@@ -10,9 +10,9 @@ from msgspec import structs
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.answers import Summary, summarise
-from orchestrator.results.candidates import Verdict
 from orchestrator.results.confirmation import confirmations, current_plans, trainings_of
 from orchestrator.results.confirmation_plan import choose_candidates, fresh_seeds, published_default
+from orchestrator.results.question import Verdict
 from orchestrator.results.winner import find_champions
 from orchestrator.winners.winners import selected
 from tests.support.commands import CommandLine
@@ -222,7 +222,7 @@ def test_the_seeds_decide_and_not_the_search(ledger: Ledger) -> None:
     confirmed(ledger, {0: [30.0, 31.0, 32.0], 1: [20.0, 21.0, 22.0]})
     (verdict,) = Summary(ledger.history).verdicts.values()
     assert (verdict.winner.label, verdict.verdict) == (first.id, Verdict.BETTER)
-    assert [one.roles for one in verdict.comparisons] == [("runner_up",)], "the winner is the baseline itself"
+    assert verdict.baseline == first.id and not verdict.others("published"), "the winner is the baseline itself"
     champion = confirmations(ledger.history)["pets"].champion
     assert champion.id == f"{first.id}-seed2"
     assert find_champions(ledger.history) == {"pets": champion}
@@ -242,9 +242,9 @@ def test_val_selects_and_test_alone_decides(ledger: Ledger) -> None:
     open_test(ledger, repeats, values=[70.0, 71.0, 72.0, 50.0, 51.0, 52.0])
     (verdict,) = Summary(ledger.history).verdicts.values()
     assert verdict.winner.label == second.id
-    assert (verdict.selection, verdict.winner.selected_by) == ("val/rsum", 31.0)
-    assert (verdict.metric, verdict.winner.result.mean) == ("test/rsum", 51.0)
-    assert (verdict.verdict, verdict.comparisons[0].difference) == (Verdict.WORSE, -20.0)
+    assert (verdict.selection, verdict.winner.mean("val/rsum")) == ("val/rsum", 31.0)
+    assert (verdict.metric, verdict.winner.mean("test/rsum")) == ("test/rsum", 51.0)
+    assert (verdict.verdict, verdict.pairs[0].difference) == (Verdict.WORSE, -20.0)
 
 
 def test_a_candidate_that_diverges_with_another_seed_does_not_win_silently(ledger: Ledger) -> None:

@@ -17,7 +17,6 @@ from orchestrator.journal.records import ConfirmationPlan, TrialCreated
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results import confirmation
 from orchestrator.results.answers import Summary, analyses_of, summarise
-from orchestrator.results.candidates import DatasetVerdict, Verdict
 from orchestrator.results.confirmation import (
     OLDER_LEVEL,
     OLDER_RULE,
@@ -28,9 +27,10 @@ from orchestrator.results.confirmation import (
     trainings_of,
 )
 from orchestrator.results.confirmation_plan import RESERVE, fresh_seeds, level_of_plan, repeat
+from orchestrator.results.question import Verdict
 from orchestrator.results.race import LEVEL as RACE_LEVEL
 from orchestrator.results.race import first_seeds, race_outcome, run_race
-from orchestrator.results.verdict import LEVEL, judge
+from orchestrator.results.verdict import LEVEL, DatasetVerdict, judge
 from orchestrator.searches.display import PlainDisplay, Progress, race_lines
 from orchestrator.searches.resuming import confirm_experiment
 from orchestrator.searches.status import Followed, read_status
@@ -120,7 +120,7 @@ def test_a_race_gives_its_later_trainings_to_the_two_in_front(tmp_path: Path) ->
     assert Summary(ledger.history).verdicts == {}, "test was not opened yet"
     verdict = verdict_of(ledger)
     assert verdict.level == RACE_LEVEL
-    assert {one.label: one.result.seeds for one in verdict.candidates} == dict(race.seeds)
+    assert {one.label: len(one.values) for one in verdict.candidates} == dict(race.seeds)
     assert verdict.candidates[-1].label == far_behind
     # Fewer seeds are what a race is for; what is said is that the fake evaluation keeps no ranks.
     assert [warning for warning in verdict.warnings if "ranks" not in warning] == []
@@ -302,7 +302,7 @@ def test_a_finished_race_of_an_older_version_is_judged_again_and_the_other_verdi
     (verdict,) = Summary(ledger.history).verdicts.values()
     assert verdict.winner.label.endswith("0000"), "a candidate that had left cannot win"
     assert verdict.candidates[1].label.endswith("0003")
-    assert verdict.candidates[1].selected_by > verdict.winner.selected_by
+    assert verdict.candidates[1].mean("val/rsum") > verdict.winner.mean("val/rsum")
     assert verdict.verdict is Verdict.TIE
     assert OLDER_RULE in verdict.warnings
     assert (verdict.level, Summary(ledger.history).races["pets"].older) == (RACE_LEVEL, True)

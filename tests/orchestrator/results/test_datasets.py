@@ -8,12 +8,13 @@ import pytest
 import scipy.stats
 
 from orchestrator.results.answers import over_datasets
-from orchestrator.results.crossed import Runs, crossed_test
+from orchestrator.results.crossed import ImageRows, crossed_test
 from orchestrator.results.datasets import common_losses, interaction_test, mean_ranks
+from orchestrator.results.runs import RunId
 from orchestrator.views.forms import render_markdown
 from tests.answers_page import candidate, summary_of, verdict_of
 
-Values = dict[str, dict[str, Runs]]
+Values = dict[str, dict[str, ImageRows]]
 
 
 def simulate(
@@ -174,7 +175,7 @@ def test_values_of_a_fraction_have_three_digits_also_over_datasets() -> None:
 def test_a_single_seed_that_is_left_of_a_candidate_is_not_exact_over_datasets() -> None:
     """Its spread over seeds is not known, and none would make chance an interaction."""
     whole = [candidate(label, loss, 190.0, images=20.0) for label, loss in (("a", "nt_xent"), ("b", "triplet_sh"))]
-    lost = replace(candidate("c", "nt_xent", 200.0, seeds=1, images=20.0), missing={1: "diverged"})
+    lost = replace(candidate("c", "nt_xent", 200.0, seeds=1, images=20.0), missing={RunId(0, 1): "diverged"})
     verdicts = {"en": verdict_of([lost, whole[1]]), "zh": verdict_of(whole)}
     assert [answer.key for answer in over_datasets(summary_of(verdicts))] == ["winners", "ranks"]
 
@@ -187,7 +188,7 @@ def test_of_each_loss_its_best_candidate_counts_and_over_images_the_best_with_th
     answers = {answer.key: answer for answer in over_datasets(summary_of(verdicts))}
     means = {row["loss"]: row["en"] for row in answers["ranks"].table.to_dict()["rows"]}
     first, *_, last = verdicts["en"].candidates
-    assert means == {"nt_xent": first.result.mean, "triplet_sh": last.result.mean} and first.label == "a"
+    assert means == {"nt_xent": first.mean("test/rsum"), "triplet_sh": last.mean("test/rsum")} and first.label == "a"
     runs = {"en": [kept, other], "zh": pair}
-    found = interaction_test({name: {one.loss: one.image_runs() for one in of} for name, of in runs.items()})
+    found = interaction_test({name: {one.loss: one.image_rows("test/rsum") for one in of} for name, of in runs.items()})
     assert answers["order"].numbers["statistic"] == found.statistic

@@ -14,11 +14,11 @@ from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.results import confirmation
 from orchestrator.results.answers import Summary, analyses_of, summarise
-from orchestrator.results.candidates import Candidate, DatasetVerdict, Verdict
 from orchestrator.results.confirmation import Confirmation, confirmations
 from orchestrator.results.judged import judged_answer, judged_image_values, judged_verdicts
-from orchestrator.results.questions import answer_questions
-from orchestrator.results.verdict import judge
+from orchestrator.results.question import Verdict
+from orchestrator.results.runs import Runs
+from orchestrator.results.verdict import DatasetVerdict, judge
 from orchestrator.views.grid import grid
 from tests.support.experiments import confirm_two_losses, make_experiment, start
 from tests.support.ranked import draw_ranks, metrics_of
@@ -105,7 +105,7 @@ def test_a_lead_that_the_judgements_share_survives(started: Ledger) -> None:
     assert list(judged) == ["rsum", "map_r", "rsum_condensed", "map_r_condensed"]
     assert all(one.decided_by == "seeds_and_images" for one in judged.values())
     headline, source = said_of(started.history)
-    leads = [judged[metric].comparisons[0].difference for metric in ("rsum", "map_r")]
+    leads = [judged[metric].pairs[0].difference for metric in ("rsum", "map_r")]
     assert headline == (
         "Counting the captions that people judged correct, the verdict is the same: "
         f"{leads[0]:+.1f} rsum, {leads[1]:+.3f} mAP@R."
@@ -162,13 +162,14 @@ def test_what_not_all_candidates_were_judged_by_says_nothing(started: Ledger, ch
 def test_the_headline_is_what_is_asked_again() -> None:
     """Two settings of the winner's loss are equal, so that the weakest comparison of all is a tie."""
     candidates = [
-        Candidate("pets", "vsepp", loss, {"scale": 2.0}, label, values)
+        Runs.of_seeds(label, values, loss=loss, parameters={"scale": 2.0})
         for label, loss, mean in (("n1", "nt_xent", 100.0), ("n2", "nt_xent", 99.9), ("t1", "triplet", 91.0))
         for values in [{seed: {"val/rsum": mean, "test/rsum": mean + seed} for seed in range(3)}]
     ]
     verdict = judge(candidates)
     answer = judged_answer(verdict, {"flickr8k": {"rsum": verdict}})
-    assert (verdict.verdict, answer_questions(verdict)[0].verdict) == (Verdict.TIE, "better")
+    assert [str(pair.verdict) for pair in verdict.pairs] == ["tie", "better"]
+    assert verdict.verdict is Verdict.BETTER
     (row,) = answer.table.to_dict()["rows"]
     assert (row["rsum"], row["rsum_verdict"]) == (pytest.approx(9.0), "better")
     assert answer.headline.endswith("the verdict is the same: +9.0 rsum.")
@@ -188,8 +189,8 @@ def test_a_verdict_survives_only_if_every_metric_agrees(started: Ledger, monkeyp
 
     def one_differs(own: Confirmation, *, metric: str | None = None, **further: Any) -> DatasetVerdict:
         verdict = whole(own, metric=metric, **further)
-        # At such a level no lead is significant.
-        return replace(verdict, level=1e-30) if str(metric).endswith("/map_r") else verdict
+        ties = tuple(replace(pair, verdict=Verdict.TIE) for pair in verdict.pairs)
+        return replace(verdict, pairs=ties) if str(metric).endswith("/map_r") else verdict
 
     monkeypatch.setattr(Confirmation, "judge", one_differs)
     (differing,) = summarise(started.history)["judged"]["pets"]

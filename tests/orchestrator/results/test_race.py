@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from orchestrator.results.candidates import Candidate, Verdict
 from orchestrator.results.crossed import crossed_test
+from orchestrator.results.question import Verdict
 from orchestrator.results.race import CLEAR, LEVEL, Ended, Race, first_seeds, run_race
+from orchestrator.results.runs import Runs
 from orchestrator.results.verdict import judge
 from tests.support.race_rates import Scores, crossed_lead_p, draw_values, fixed, race
 
@@ -102,7 +103,7 @@ def test_the_arrays_that_rates_are_simulated_with_follow_the_race(lead: float) -
         done = raced(*(entrant(f"c{k}", scores[number, k]) for k in range(6)), trainings=60)
         assert list(done.seeds.values()) == outcome.counts[number].tolist()
         rows = [
-            Candidate("pets", "vsepp", f"c{k}", {}, f"c{k}", values, given=count)
+            Runs.of_seeds(f"c{k}", values, loss=f"c{k}", planned=count)
             for k, count in enumerate(done.seeds.values())
             for values in [{seed: {METRIC: float(scores[number, k, seed])} for seed in range(count)}]
         ]

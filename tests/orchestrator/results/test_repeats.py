@@ -131,7 +131,7 @@ def test_a_search_ends_in_one_training_of_the_best_of_each_search_and_test_is_op
     assert [len(of) for of in seeds.values()] == [2, 2, 2]
     assert len(set.union(*seeds.values())) == 6, "trainings of different searches are independent"
     verdict = Summary(history).verdicts["pets"]
-    assert [len(candidate.values) for candidate in verdict.candidates] == [3, 3]
+    assert [candidate.count for candidate in verdict.candidates] == [3, 3]
     # The oracle: a value for each search, the mean of its seeds, by Welch's test.
     means = {
         loss: [
@@ -142,9 +142,10 @@ def test_a_search_ends_in_one_training_of_the_best_of_each_search_and_test_is_op
     }
     winner, other = (np.array(means[candidate.loss]) for candidate in verdict.candidates)
     expected = welch_test(winner, other)
-    (comparison,) = verdict.comparisons
-    assert expected is not None and comparison.p == pytest.approx(expected.p)
-    assert comparison.difference == pytest.approx(winner.mean() - other.mean())
+    (pair,) = verdict.pairs
+    assert expected is not None and pair.comparison.p == pytest.approx(expected.p)
+    assert pair.comparison.varies == "searches"
+    assert pair.difference == pytest.approx(winner.mean() - other.mean())
 
 
 def key(trial: Trial) -> tuple[str, int]:
@@ -165,7 +166,7 @@ def test_more_searches_can_follow_and_fewer_are_refused(tmp_path: Path) -> None:
     history = run(extended, tmp_path, FakeWorkload(noise=1.0))
     before = {trial.id: trial.params for trial in first.stage(Stage.SEARCH)}
     assert {trial.id: trial.params for trial in history.stage(Stage.SEARCH) if trial.id in before} == before
-    assert [len(candidate.values) for candidate in Summary(history).verdicts["pets"].candidates] == [3, 3]
+    assert [candidate.count for candidate in Summary(history).verdicts["pets"].candidates] == [3, 3]
     assert Summary(history).verdicts["pets"].level < 0.035, "the values of the first two had been seen"
     assert changed_keys(extended.to_dict(), repeated(2).to_dict()) == {"search.repeats": (3, 2)}
 
@@ -185,7 +186,8 @@ def test_a_search_that_lost_its_training_counts_as_lost(tmp_path: Path) -> None:
         open_test(ledger, [trial for trial in ledger.history.stage(Stage.CONFIRM) if trial.epochs])
         verdict = Summary(ledger.history).verdicts["pets"]
     lost = next(candidate for candidate in verdict.candidates if candidate.loss == "nt_xent")
-    assert (sorted(lost.values), dict(lost.missing)) == ([1, 3], {2: "diverged"})
+    assert {run.search for run in lost.values} == {1, 3}
+    assert {run.search: reason for run, reason in lost.missing.items()} == {2: "diverged"}
     assert verdict.winner is not None and verdict.winner.loss == "triplet_sh"
     assert any("has 2 of 3 searches: search 2 diverged" in warning for warning in verdict.warnings)
 

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.experiment.values import COUNTS, METRICS
-from orchestrator.results.candidates import Candidate, range_of
-from orchestrator.results.statistics import Interval, Measure, holm, measure, t_interval, welch_p, welch_test
+from orchestrator.results.metric_ranges import range_of
+from orchestrator.results.runs import Runs
+from orchestrator.results.statistics import Interval, Measure, holm, t_interval, welch_test
 from orchestrator.results.verdict import judge
 from trainables.metrics import retrieval_metrics
 
@@ -38,7 +39,6 @@ def test_welch_is_scipys(first, second):
     assert got.p == pytest.approx(expected.pvalue, rel=1e-9)
     assert (got.interval.low, got.interval.high) == pytest.approx((low, high), rel=1e-9)
     assert got.difference == pytest.approx(np.mean(first) - np.mean(second))
-    assert welch_p(measure(np.array(first)), measure(np.array(second))) == pytest.approx(expected.pvalue, rel=1e-9)
 
 
 @pytest.mark.parametrize("values", [[1.0, 2.0], [3.0, 3.5, 9.0], [402.0, 399.3, 398.4, 400.3, 395.0]], ids=len)
@@ -61,7 +61,6 @@ def test_student_interval_is_scipys(values):
 )
 def test_no_welch_test_without_spread(first, second):
     assert welch_test(np.array(first), np.array(second)) is None
-    assert welch_p(measure(np.array(first)), measure(np.array(second))) is None
 
 
 def test_one_value_has_no_interval_and_equal_values_a_point():
@@ -125,15 +124,15 @@ def test_no_interval_leaves_the_range_of_its_metric(metric: str, data: st.DataOb
     seeds = data.draw(st.integers(2, 5))
     runs = st.lists(st.floats(low, high), min_size=seeds, max_size=seeds)
     candidates = [
-        Candidate(
-            "pets", "vsepp", loss, {}, loss, {seed: {metric: value} for seed, value in enumerate(data.draw(runs))}
-        )
+        Runs.of_seeds(loss, {seed: {metric: value} for seed, value in enumerate(data.draw(runs))}, loss=loss)
         for loss in ("nt_xent", "triplet_sh")
     ]
     verdict = judge(candidates, metric=metric, selection=metric)
     for candidate in verdict.candidates:
-        assert low <= candidate.student.low <= candidate.student.high <= high
-        assert candidate.student.low - 1e-9 <= candidate.result.mean <= candidate.student.high + 1e-9
-    for comparison in verdict.comparisons:
-        if comparison.interval is not None:
-            assert low - high <= comparison.interval.low <= comparison.interval.high <= high - low
+        student = candidate.interval(metric)
+        assert student is not None
+        assert low <= student.low <= student.high <= high
+        assert student.low - 1e-9 <= candidate.mean(metric) <= student.high + 1e-9
+    for pair in verdict.pairs:
+        if pair.interval is not None:
+            assert low - high <= pair.interval.low <= pair.interval.high <= high - low

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_ind
 
 from orchestrator.journal.journal import JournalError
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
-from orchestrator.results import frames
-from orchestrator.results.candidates import Candidate
-from orchestrator.results.questions import answer_questions, outcomes_of
+from orchestrator.results.question import Verdict
+from orchestrator.results.questions import answer_questions
+from orchestrator.results.runs import Runs
 from orchestrator.results.trial_comparison import (
     DEPTHS,
     SHOWN,
@@ -27,9 +28,11 @@ from orchestrator.results.trial_comparison import (
     find_side,
     largest_leads,
     median_ranks,
+    pair_of_any,
     which_is_better,
 )
 from orchestrator.results.verdict import judge
+from orchestrator.text.wording import p_equals
 from tests.support.commands import CommandLine
 from tests.support.experiments import add_repeats, add_trial, begun, make_experiment, open_test
 from tests.support.ranked import draw_ranks
@@ -158,45 +161,48 @@ def test_which_is_better_is_said_with_how_sure_that_is(
     assert re.search(said, which_is_better(*sides))
 
 
-@pytest.mark.parametrize("seed", [1, 5])
-def test_a_confirmed_trial_is_what_the_table_of_its_loss_says(
-    ledger: Ledger, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The leads are such that the p-value of the whole dataset and that of the question differ in their verdict."""
-    rng = np.random.default_rng(seed)
-    trials, candidates = [], []
-    for number, loss in enumerate(("nt_xent", "nt_xent", "triplet", "circle")):
-        mean = 100 - rng.uniform(0, 4) * (number > 0)
-        values = {run: {"val/rsum": 100.0 - number, "test/rsum": mean + rng.normal()} for run in range(5)}
-        trials.append(add_trial(ledger, [100.0 - number]))
-        candidates.append(Candidate("pets", "vsepp", loss, {"scale": float(number)}, trials[-1].id, values))
+def test_a_confirmed_trial_is_what_the_verdict_says_also_where_no_table_has_it(ledger: Ledger) -> None:
+    """Every pair with the winner has the word and the p-value of the verdict, whichever of the two is named first."""
+    rng = np.random.default_rng(1)
+    candidates = []
+    for number, loss in enumerate(("nt_xent", "nt_xent", "triplet", "triplet", "circle")):
+        values = {run: {"val/rsum": 100.0 - number, "test/rsum": 100 - number / 2 + rng.normal()} for run in range(5)}
+        trial = add_trial(ledger, [100.0 - number])
+        candidates.append(Runs.of_seeds(trial.id, values, loss=loss, parameters={"scale": float(number)}))
     verdict = judge(candidates)
-    sides = {trial.id: Side("one", trial, {}, verdict=verdict) for trial in trials}
-    shown = outcomes_of(answer_questions(verdict))
-    turned = {"better": "worse", "worse": "better"}
-    compared = [one for one in verdict.comparisons if one.label in shown]
-    assert any(turned.get(shown[one.label], shown[one.label]) != one.verdict for one in compared)
-    for one in compared:
-        said = which_is_better(sides[trials[0].id], sides[one.label])
-        assert f" is {turned.get(shown[one.label], shown[one.label])}: " in said
-    monkeypatch.setattr(frames.Summary, "verdicts", {"pets": verdict})
-    frame = frames.verdicts_frame(ledger.history)["verdict"]
-    assert {label: turned.get(shown[label], shown[label]) for _, label in frame.index} == dict(frame.droplevel(0))
+    sides = {trial.id: Side("one", trial, {}, verdict=verdict) for trial in ledger.history.trials.values()}
+    winner = sides[candidates[0].label]
+    for pair in verdict.pairs:
+        said = which_is_better(winner, sides[pair.second])
+        assert said == which_is_better(sides[pair.second], winner)
+        assert f" is {pair.verdict}: " in said and said.endswith(p_equals(pair.p))
 
 
-def test_a_confirmed_baseline_without_a_row_is_what_its_own_question_says(ledger: Ledger) -> None:
-    """Alone it is behind; among all comparisons, of which it is the clearest, the verdict corrects for the others."""
+def test_two_candidates_that_did_not_win_pay_for_every_pair(ledger: Ledger) -> None:
     candidates = [
-        Candidate("pets", "vsepp", loss, {"scale": float(number)}, add_trial(ledger, [100.0 - number]).id, values)
+        Runs.of_seeds(add_trial(ledger, [100.0 - gap]).id, values, loss=f"loss{gap}")
+        for gap in (0, 2, 4)
+        for values in [{run: {"val/rsum": 100.0 - gap, "test/rsum": run / 1.5 - gap} for run in range(5)}]
+    ]
+    pair = pair_of_any(judge(candidates), candidates[1].label, candidates[2].label)
+    samples = [candidate.sample("test/rsum") for candidate in candidates[1:]]
+    assert pair.p == pytest.approx(3 * ttest_ind(*samples, equal_var=False).pvalue)
+    assert pair.verdict is Verdict.TIE and pair.p > 0.035 > pair.p / 3
+
+
+def test_a_baseline_without_a_row_has_one_word_in_every_question(ledger: Ledger) -> None:
+    """As the only pair that was named beforehand it is worse, and so it is wherever the pair is shown."""
+    candidates = [
+        Runs.of_seeds(add_trial(ledger, [100.0 - number]).id, values, loss=loss, parameters={"scale": float(number)})
         for number, (loss, gap) in enumerate((("nt_xent", 0.0), ("nt_xent", 0.1), ("triplet", 0.1), ("triplet", 1.9)))
         for values in [{run: {"val/rsum": 100.0 - number, "test/rsum": run / 1.5 - gap} for run in range(5)}]
     ]
     verdict = judge(candidates, baseline=candidates[3].label)
     winner, *_, baseline = (Side("one", trial, {}, verdict=verdict) for trial in ledger.history.trials.values())
     answers = {answer.key: answer for answer in answer_questions(verdict)}
-    assert baseline.trial.id not in outcomes_of(list(answers.values()))
-    assert [one.verdict for one in verdict.comparisons if one.label == baseline.trial.id] == ["tie"]
-    assert answers["published"].verdict == "better" and " is better: +1.9 " in which_is_better(winner, baseline)
+    assert answers["published"].verdict == verdict.pair_of[candidates[3].label].verdict == "better"
+    assert verdict.word_on(candidates[3].label) == "worse"
+    assert " is better: +1.9 " in which_is_better(winner, baseline)
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["winner first", "winner second"])
@@ -210,13 +216,12 @@ def test_what_a_confirmation_found_is_said_before_single_trainings(tmp_path: Pat
     assert said.startswith(f"with fresh seeds {trials[0].id} is better: +200.0 test rsum")
 
 
-def test_fresh_seeds_decide_also_against_a_candidate_that_has_no_role_in_the_verdict(tmp_path: Path) -> None:
+def test_fresh_seeds_decide_also_against_the_last_candidate_on_val(tmp_path: Path) -> None:
     with begin(tmp_path, "one", confirm={"top": 3, "seeds": 3}) as ledger:
         trials = [add_trial(ledger, [value]) for value in (110.0, 100.0, 120.0)]
         values = ([300.0, 301.0, 302.0], [200.0, 201.0, 202.0], [100.0, 101.0, 102.0])
         open_test(ledger, add_repeats(ledger, zip(trials, values, strict=True), 0))
     sides = [find_side(f"one/{trials[place].id}", tmp_path) for place in (2, 0)]
-    assert trials[2].id not in [comparison.label for comparison in sides[0].verdict.comparisons]
     assert which_is_better(*sides).startswith(f"with fresh seeds {trials[0].id} is better: +200.0 test rsum")
 
 

@@ -11,10 +11,11 @@ import pytest
 
 from orchestrator.journal.ledger import Ledger
 from orchestrator.results.answers import Summary, dataset_answers, summarise
-from orchestrator.results.candidates import Candidate, DatasetVerdict, Verdict
 from orchestrator.results.confirmation import BEGUN_BEFORE
+from orchestrator.results.question import Verdict
 from orchestrator.results.questions import answer_questions
-from orchestrator.results.verdict import LEVEL, judge
+from orchestrator.results.runs import Runs
+from orchestrator.results.verdict import LEVEL, DatasetVerdict, judge
 from tests.support.crossed_runs import Effects, candidates_of, draw_runs
 from tests.support.experiments import confirm_two_losses, make_experiment, start
 from tests.support.ranked import draw_ranks, metrics_of
@@ -24,12 +25,12 @@ from trainables.errors import DataError
 STUDIES = 300
 
 
-def study(seed: int, effects: Effects, seeds: tuple[int, ...]) -> list[Candidate]:
+def study(seed: int, effects: Effects, seeds: tuple[int, ...]) -> list[Runs]:
     val, test = draw_runs(np.random.default_rng(seed), effects, seeds, splits=2)
     return candidates_of(val, test, seeds)
 
 
-def judge_one(candidates: list[Candidate], **rules: Any) -> DatasetVerdict:
+def judge_one(candidates: list[Runs], **rules: Any) -> DatasetVerdict:
     return judge(candidates, **{"over_images": True, **rules})
 
 
@@ -65,19 +66,19 @@ def test_a_lead_is_better() -> None:
 
 def test_what_is_said_of_a_comparison() -> None:
     verdict = judge_one(study(3, Effects(lead=6.0), (5, 5)), baseline="c1", smallest_difference=4)
-    (comparison,) = verdict.comparisons
-    found = comparison.over_images
+    (pair,) = verdict.pairs
     assert (verdict.verdict, verdict.decided_by) == (Verdict.BETTER, "seeds_and_images")
-    written = verdict.to_dict()["comparisons"][0]["over_images"]
+    written = verdict.to_dict()["pairs"][0]["on_new_images"]
     assert written["probability"] > written["probability_of_smallest"] > 0.5
     assert written["smallest_difference"] == 4
-    assert comparison.interval is not None and found.interval.low < comparison.interval.low
-    assert comparison.holm_p is not None and comparison.holm_p >= found.p
+    test = pair.comparison.test
+    assert test is not None and pair.interval == test.interval
+    assert pair.p is not None and pair.p >= test.p
 
 
 def test_a_tie_has_the_differences_that_it_would_detect() -> None:
     verdict = judge_one(study(3, Effects(), (5, 5)))
-    test = verdict.comparisons[0].test
+    test = verdict.pairs[0].comparison.test
     assert (verdict.verdict, verdict.warnings) == (Verdict.TIE, ()) and test is not None
     settled = {answer.key: answer.headline for answer in answer_questions(verdict)}["settle"]
     assert f"the smallest detectable difference is {test.detectable(LEVEL):.1f}" in settled
@@ -87,9 +88,9 @@ def test_a_tie_has_the_differences_that_it_would_detect() -> None:
 def test_one_run_without_seeds_is_judged(over_images: bool) -> None:
     """A closed-form model: its one run says all, so it is neither short of seeds nor untested."""
     verdict = judge_one(study(5, Effects(lead=9.0), (5, 0)), over_images=over_images)
-    (comparison,) = verdict.comparisons
+    (pair,) = verdict.pairs
     assert (verdict.verdict, verdict.warnings) == (Verdict.BETTER, ())
-    assert comparison.welch_p is not None
+    assert pair.comparison.p is not None
 
 
 @pytest.mark.parametrize(
@@ -98,18 +99,21 @@ def test_one_run_without_seeds_is_judged(over_images: bool) -> None:
 )
 def test_two_runs_without_seeds_are_exact_on_this_test_set(lead: float, over_images: bool, said: Verdict) -> None:
     candidates = study(5, Effects(lead=lead), (0, 0))
-    best = max(candidates, key=lambda one: one.values[0]["test/rsum"])
+    best = max(candidates, key=lambda one: one.mean("test/rsum"))
     # Selected by val, so that the winner leads on test as well.
-    picked = [replace(one, values={0: {**one.values[0], "val/rsum": float(one is best)}}) for one in candidates]
+    picked = [
+        replace(one, values={run: {**values, "val/rsum": float(one is best)} for run, values in one.values.items()})
+        for one in candidates
+    ]
     verdict = judge_one(picked, over_images=over_images)
-    (comparison,) = verdict.comparisons
+    (pair,) = verdict.pairs
     assert verdict.verdict is said
-    assert ("neither candidate has seeds" in comparison.reason) == (not over_images)
+    assert ("neither candidate has seeds" in pair.comparison.reason) == (not over_images)
 
 
 def test_one_seed_of_many_is_not_judged() -> None:
     first, second = study(1, Effects(), (5, 5))
-    lone = replace(second, values={0: second.values[0]}, images={0: second.images[0]})
+    lone = replace(second, values={run: second.values[run] for run in second.ids[:1]})
     assert judge_one([first, lone]).verdict is Verdict.UNTESTED
 
 
@@ -117,14 +121,14 @@ def test_without_the_images_of_one_candidate_the_seeds_decide_and_a_sentence_say
     first, second = study(1, Effects(lead=30.0), (5, 5))
     verdict = judge_one([first, replace(second, images={})])
     alone = judge_one([first, second], over_images=False)
-    assert (verdict.decided_by, verdict.comparisons) == ("seeds", alone.comparisons)
+    assert (verdict.decided_by, verdict.pairs) == ("seeds", alone.pairs)
     assert verdict.warnings[0].startswith("the verdict holds for these test images alone: ")
     assert "the ranks of 1 of 2 candidates were not kept" in verdict.warnings[0]
 
 
 def test_images_of_another_metric_are_refused() -> None:
     first, second = study(1, Effects(), (5, 5))
-    moved = replace(first, images={seed: values + 1 for seed, values in first.images.items()})
+    moved = replace(first, images={"test/rsum": {run: of + 1 for run, of in first.images["test/rsum"].items()}})
     with pytest.raises(ValueError, match="but its images have the mean"):
         judge_one([moved, second])
 

@@ -11,41 +11,101 @@ from hypothesis import strategies as st
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.results.answers import Summary, headline_of, summarise
-from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Verdict
+from orchestrator.results.comparison import Comparison
 from orchestrator.results.judged import judged_answer
+from orchestrator.results.question import Pair, Verdict
 from orchestrator.results.race import Race, Round
+from orchestrator.results.runs import Runs, Unit
 from orchestrator.results.statistics import DifferenceTest, around
 from orchestrator.results.tables import tables_of
+from orchestrator.results.verdict import DatasetVerdict, deprecated_verdict
 from orchestrator.results.winner import find_winners
 from tests.support.experiments import add_trial, begun, make_experiment, start
 from tests.support.records import append
 from tests.support.unwritten_ledger import UnwrittenLedger
 
 IMAGES = DifferenceTest(2.0, (0.0, 0.0), (0.0, 0.0), (2, 2), 1.0, 100)
-WINNER = Candidate(
+WINNER = Runs.of_seeds(
+    "a",
+    {7: {"test/rsum": 1.0, "val/rsum": 5.0}, 3: {"test/rsum": 3.0, "val/rsum": 3.0}},
+    missing={9: "failed"},
     dataset="pets",
     model="vsepp",
     loss="warp",
     parameters={"margin": 0.2},
-    label="a",
-    values={7: {"test/rsum": 1.0, "val/rsum": 5.0}, 3: {"test/rsum": 3.0, "val/rsum": 3.0}},
-    missing={9: "failed"},
-    left=True,
-    metric="test/rsum",
-    selection="val/rsum",
 )
+OTHER = Runs.of_seeds("b", {7: {"test/rsum": 0.0, "val/rsum": 1.0}}, dataset="pets", model="vsepp", loss="triplet")
+COMPARED = Comparison("a", "b", "test/rsum", 2.0, Unit.SEED, IMAGES)
 ANSWERED = DatasetVerdict(
     dataset="pets",
     metric="test/rsum",
     selection="val/rsum",
-    verdict=Verdict.BETTER,
-    candidates=(WINNER,),
-    comparisons=(Comparison("test/rsum", "b", 2.0, None, IMAGES, Verdict.BETTER, "", ("runner_up", "baseline"), 0.2),),
+    candidates=(WINNER, OTHER),
+    pairs=(Pair(COMPARED, 0.02, Verdict.BETTER),),
     warnings=("beware",),
     level=0.04,
     images=100,
+    baseline="b",
     smallest_difference=1.0,
 )
+WRITTEN_PAIR = {
+    "first": "a",
+    "second": "b",
+    "metric": "test/rsum",
+    "difference": 2.0,
+    "interval": {"low": IMAGES.interval.low, "high": IMAGES.interval.high},
+    "varies": "seeds_and_images",
+    "p_unadjusted": IMAGES.p,
+    "reason": "",
+    "p": 0.02,
+    "verdict": "better",
+    "on_new_images": {
+        "probability": IMAGES.probability_beyond(0.0),
+        "smallest_difference": 1.0,
+        "probability_of_smallest": IMAGES.probability_beyond(1.0),
+        "error": 1.0,
+        "share_of_images": 1.0,
+        "share_of_seeds": 0.0,
+    },
+}
+STANDINGS = [
+    {
+        "label": "a",
+        "dataset": "pets",
+        "model": "vsepp",
+        "loss": "warp",
+        "parameters": {"margin": 0.2},
+        "seeds": [3, 7],
+        "missing": {"9": "failed"},
+        "measures": {
+            "test/rsum": {"mean": 2.0, "std": 1.0, "seeds": 2},
+            "val/rsum": {"mean": 4.0, "std": 1.0, "seeds": 2},
+        },
+        "rank": 1,
+        "verdict": "winner",
+        "selected_by": 4.0,
+        "result": {"mean": 2.0, "std": 1.0, "seeds": 2, "sample_std": 2**0.5},
+        "student": {"low": 0.0, "high": around(2.0, 1.0, 1).high},
+    },
+    {
+        "label": "b",
+        "dataset": "pets",
+        "model": "vsepp",
+        "loss": "triplet",
+        "parameters": {},
+        "seeds": [7],
+        "missing": {},
+        "measures": {
+            "test/rsum": {"mean": 0.0, "std": None, "seeds": 1},
+            "val/rsum": {"mean": 1.0, "std": None, "seeds": 1},
+        },
+        "rank": 2,
+        "verdict": "worse",
+        "selected_by": 1.0,
+        "result": {"mean": 0.0, "std": None, "seeds": 1, "sample_std": None},
+        "student": None,
+    },
+]
 WRITTEN_ANSWER: dict[str, Any] = {
     "dataset": "pets",
     "winner": "a",
@@ -54,48 +114,9 @@ WRITTEN_ANSWER: dict[str, Any] = {
     "selection": "val/rsum",
     "decided_by": "seeds_and_images",
     "level": 0.04,
-    "comparisons": [
-        {
-            "label": "b",
-            "roles": ["runner_up", "baseline"],
-            "difference": 2.0,
-            "interval": None,
-            "welch_p": None,
-            "holm_p": 0.2,
-            "verdict": "better",
-            "reason": "",
-            "over_images": {
-                "interval": {"low": IMAGES.interval.low, "high": IMAGES.interval.high},
-                "p": IMAGES.p,
-                "probability": IMAGES.probability_beyond(0.0),
-                "smallest_difference": 1.0,
-                "probability_of_smallest": IMAGES.probability_beyond(1.0),
-                "error": 1.0,
-                "share_of_images": 1.0,
-                "share_of_seeds": 0.0,
-            },
-        }
-    ],
-    "standings": [
-        {
-            "label": "a",
-            "dataset": "pets",
-            "model": "vsepp",
-            "loss": "warp",
-            "parameters": {"margin": 0.2},
-            "seeds": [3, 7],
-            "missing": {"9": "failed"},
-            "left": True,
-            "rank": 1,
-            "selected_by": 4.0,
-            "result": {"mean": 2.0, "std": 1.0, "seeds": 2, "sample_std": 2**0.5},
-            "student": {"low": 0.0, "high": around(2.0, 1.0, 1).high},
-            "measures": {
-                "test/rsum": {"mean": 2.0, "std": 1.0, "seeds": 2},
-                "val/rsum": {"mean": 4.0, "std": 1.0, "seeds": 2},
-            },
-        }
-    ],
+    "baseline": "b",
+    "pairs": [WRITTEN_PAIR],
+    "standings": STANDINGS,
     "warnings": ["beware"],
 }
 
@@ -119,11 +140,19 @@ WRITTEN_RACE = {
     ("result", "written"),
     [pytest.param(ANSWERED, WRITTEN_ANSWER, id="verdict"), pytest.param(RACE, WRITTEN_RACE, id="race")],
 )
-def test_a_result_is_written_as_before(result: Any, written: dict[str, Any]) -> None:
+def test_a_result_is_written_word_for_word(result: Any, written: dict[str, Any]) -> None:
     assert json.dumps(result.to_dict()) == json.dumps(written)
 
 
-def test_a_judged_verdict_is_written_as_before() -> None:
+def test_the_deprecated_verdict_says_so_and_has_the_numbers_of_the_pairs() -> None:
+    written = deprecated_verdict(ANSWERED)
+    assert written["deprecated"] == "use datasets" and "pairs" not in written
+    (compared,) = written["comparisons"]
+    assert (compared["label"], compared["verdict"], compared["holm_p"]) == ("b", "better", 0.02)
+    assert (compared["interval"], compared["welch_p"]) == (WRITTEN_PAIR["interval"], IMAGES.p)
+
+
+def test_a_judged_verdict_is_written_word_for_word() -> None:
     answer = judged_answer(ANSWERED, {"eccv": {"rsum": ANSWERED}})
     about = {"name": "eccv", "title": "ECCV Caption", "survives": True, "known": None}
     assert answer.data == {"judged": [{**about, "verdicts": {"rsum": WRITTEN_ANSWER}}]}
@@ -140,8 +169,8 @@ def test_a_summary_has_the_keys_that_it_had(ledger: Ledger) -> None:
     append(ledger, "test_evaluated", trial=trial.id, metrics={"rsum": 4.5})
     summary = summarise(ledger.history)
     assert " ".join(summary) == (
-        "experiment pareto metric objectives ended_by winners verdicts races equal_budget optimism trends judged "
-        "confirm_looks test_openings caveats early_epochs answers trials"
+        "experiment pareto metric objectives ended_by winners datasets verdicts races equal_budget optimism trends "
+        "judged confirm_looks test_openings caveats early_epochs answers trials"
     )
     assert summary["winners"]["pets"] == {
         "trial": trial.id,
@@ -152,7 +181,6 @@ def test_a_summary_has_the_keys_that_it_had(ledger: Ledger) -> None:
         "dataset": "pets",
         "model": "vsepp",
         "loss": "nt_xent",
-        "params": {"temperature": 0.1},
         "parameters": {"temperature": 0.1},
         "seed": 0,
         "best_epoch": 2,

@@ -16,6 +16,7 @@ from starlette.applications import Starlette
 from starlette.responses import FileResponse, PlainTextResponse
 from starlette.routing import Route
 
+from orchestrator.machines.visitors import own_name
 from orchestrator.tracking.server import (
     CALLS,
     DIFFERENCES_ONLY,
@@ -159,6 +160,39 @@ def test_with_a_token_nothing_but_the_health_check_is_answered_without_it() -> N
     assert code == 303
     assert "orchestrator_ui_5000=secret; HttpOnly; Path=/; SameSite=strict" in headers
     assert status(ASSISTANT, ("authorization", "Bearer secret"), token="secret")[0] == 404
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:5000", "LOCALHOST:5000", "[::1]:5000", "127.0.0.1"])
+def test_the_cookie_goes_to_no_name_that_other_servers_of_this_machine_share(host: str) -> None:
+    """Another user's server at another port of 127.0.0.1 would get it from the browser."""
+    code, headers = status("/", ("host", host), token="secret", query="token=secret")
+    port = ":5000" if host.endswith("5000") else ""
+    assert (code, headers) == (303, f"[b'http://{own_name('secret')}{port}/?token=secret']")
+    code, headers = status("/", ("host", own_name("secret") + port), token="secret", query="token=secret")
+    assert code == 303 and "orchestrator_ui_5000=secret" in headers and "Domain" not in headers
+    assert own_name("another") != own_name("secret")
+
+
+OWN = ("host", "localhost:5000")
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ([("origin", "http://localhost:5000")], 200),
+        ([("origin", "http://localhost:5001")], 403),
+        ([("origin", "http://127.0.0.1:5000")], 403),
+        ([("origin", "null")], 403),
+        ([("sec-fetch-site", "same-site"), ("sec-fetch-mode", "cors")], 403),
+        ([("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")], 200),
+    ],
+)
+@pytest.mark.parametrize("token", [None, "secret"], ids=["accounts", "token"])
+def test_a_page_of_another_server_is_refused_also_with_the_token(
+    headers: list[tuple[str, str]], code: int, token: str | None
+) -> None:
+    known = ("authorization", "Bearer secret")
+    assert status(SEARCH, OWN, known, *headers, token=token)[0] == code
 
 
 BUILD = Path(mlflow.__file__).parent / "server" / "js" / "build"

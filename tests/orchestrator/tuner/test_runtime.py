@@ -17,8 +17,9 @@ import pytest
 import ray
 
 from orchestrator.machines.cluster import ClusterError
-from orchestrator.tuner import runtime
-from orchestrator.tuner.runtime import CORE, LEAVING, JoinedRay, OwnRay, ray_runtime, run_watched
+from orchestrator.tuner import own_ray, runtime
+from orchestrator.tuner.own_ray import CORE, OwnRay, is_alive
+from orchestrator.tuner.runtime import LEAVING, JoinedRay, ray_runtime, run_watched
 from orchestrator.tuner.session import StagesRay
 from tests.support.waiting import wait_until
 
@@ -26,7 +27,7 @@ from tests.support.waiting import wait_until
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime, "LOOK_SECONDS", 0.02)
-    monkeypatch.setattr(runtime, "NOTE_SECONDS", 0.0)
+    monkeypatch.setattr(own_ray, "NOTE_SECONDS", 0.0)
     monkeypatch.setattr(runtime, "GRACE_SECONDS", 0.05)
 
 
@@ -142,7 +143,7 @@ def test_workers_of_a_raylet_that_dies_while_it_is_looked_at_are_killed(
 def test_the_workers_are_not_noted_at_every_look(
     processes: dict[str, psutil.Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runtime, "NOTE_SECONDS", 3600.0)
+    monkeypatch.setattr(own_ray, "NOTE_SECONDS", 3600.0)
     own, notes = OwnRay(list(processes.values())), list[bool]()
     monkeypatch.setattr(psutil.Process, "children", lambda process, recursive: notes.append(recursive) or [])
     for _ in range(3):
@@ -151,7 +152,7 @@ def test_the_workers_are_not_noted_at_every_look(
 
 
 def assert_all_end(processes: list[psutil.Process]) -> None:
-    wait_until(lambda: not any(map(runtime.is_alive, processes)))
+    wait_until(lambda: not any(map(is_alive, processes)))
 
 
 @pytest.mark.proof

@@ -19,6 +19,7 @@ from orchestrator.journal.journal import JournalReader
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold
 from orchestrator.journal.trial import Trial, TrialState
+from orchestrator.machines.visitors import own_name
 from orchestrator.report.page import Page
 from orchestrator.report.render import render_page
 from orchestrator.watch.experiments import Watched
@@ -302,7 +303,11 @@ def test_a_token_is_asked_for_once_and_kept_in_a_cookie(tmp_path: Path) -> None:
         quoted = TOKEN.replace(" ", "%20")
         for path in ("/", "/e/tiny/", "/e/tiny/events", "/static/plotly.js", f"/?token={quoted}x", "/?token="):
             assert server.ask(path).status == 401, path
-        welcome = server.ask(f"/e/tiny/?a=b&token={quoted}")
+        there = server.ask(f"/e/tiny/?a=b&token={quoted}")
+        own = f"{own_name(TOKEN)}:{server.port}"
+        assert (there.status, there.headers["location"]) == (303, f"http://{own}/e/tiny/?a=b&token={quoted}")
+        assert "set-cookie" not in there.headers, "other users may have servers at that name"
+        welcome = server.ask(f"/e/tiny/?a=b&token={quoted}", host=own)
         assert (welcome.status, welcome.headers["location"]) == (303, "/e/tiny/?a=b")
         cookie = welcome.headers["set-cookie"]
         assert "HttpOnly" in cookie and "samesite=strict" in cookie.lower()
@@ -316,6 +321,8 @@ def test_a_token_is_asked_for_once_and_kept_in_a_cookie(tmp_path: Path) -> None:
 def test_the_printed_address_and_the_cookie_hold_any_token(tmp_path: Path, token: str) -> None:
     listening = Listening("127.0.0.1", 0, token)
     with listening.socket, served(tmp_path, token=token) as server:
-        welcome = server.ask(f"/?{urlsplit(listening.address()).query}")
+        opened = urlsplit(listening.address())
+        assert opened.hostname == own_name(token)
+        welcome = server.ask(f"/?{opened.query}", host=f"{own_name(token)}:{server.port}")
         assert welcome.status == 303
         assert server.ask("/", cookie=welcome.headers["set-cookie"].split(";")[0]).status == 200

@@ -1,0 +1,145 @@
+"""A pair of candidates has one word and one p-value, wherever it is shown: random journals through every view."""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator, Mapping
+from html import unescape
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.journal.history import History
+from orchestrator.results import frames
+from orchestrator.results.answer import Answer, Quantity
+from orchestrator.results.answers import Summary, summarise
+from orchestrator.results.question import Verdict
+from orchestrator.results.tables import tables_of
+from orchestrator.results.trial_comparison import Side, which_is_better
+from orchestrator.results.verdict import DatasetVerdict
+from orchestrator.text.wording import p_equals
+from orchestrator.tracking.description import confirmed_candidates
+from orchestrator.views.forms import FORMS, render
+from tests.support.experiments import add_repeats, add_trial, make_experiment, open_test
+from tests.support.unwritten_ledger import UnwrittenLedger
+
+PARAMETERS = {"nt_xent": ("temperature", 0.1), "triplet_sh": ("margin", 0.2)}
+WORDS = ("winner", *Verdict)
+
+# Leads of tenths over spreads of whole points: many p-values lie near the level.
+VALUES = st.lists(st.integers(0, 30), min_size=4, max_size=4)
+FIELDS = st.lists(
+    st.tuples(st.sampled_from(sorted(PARAMETERS)), st.integers(0, 40), VALUES), min_size=2, max_size=6
+).filter(lambda drawn: len({level for _, level, _ in drawn}) > 1)
+
+
+def journal_of(drawn: list[tuple[str, int, list[int]]]) -> History:
+    """Confirm candidates with four seeds each; a candidate is a loss, its level and its deviations, in tenths."""
+    ledger = UnwrittenLedger(make_experiment(losses=sorted(PARAMETERS), confirm={"top": 6, "seeds": 4}))
+    trials = []
+    for place, (loss, level, noise) in enumerate(drawn):
+        name, published = PARAMETERS[loss]
+        # The second has the published setting of its loss, and so is the baseline.
+        setting = published if place == 1 else published + (1 + place) / 100
+        trial = add_trial(ledger, [400.0 + level / 10], loss=loss, params={name: setting})
+        trials.append((trial, [400 + level / 10 + value / 10 for value in noise]))
+    open_test(ledger, add_repeats(ledger, trials))
+    return ledger.history
+
+
+def shown_words(text: str, form: str) -> list[str]:
+    """Return the words in the last column of the tables of a text, in their order."""
+    if form == "html":
+        cells = re.findall(r"<td[^>]*>(?:<[^>]+>)*([^<]*)(?:</[^>]+>)*</td>\s*</tr>", text)
+        return [word for cell in cells if (word := unescape(cell).strip()) in WORDS]
+    ends = {"table": "", "markdown": r" \|", "latex": r" \\\\"}[form]
+    return re.findall(rf"(?<![a-z])({'|'.join(WORDS)}){ends}\s*$", text, re.M)
+
+
+def rows_of(answer: Answer) -> Iterator[Mapping[str, object]]:
+    if answer.table is not None:
+        keys = [column.key for column in answer.table.columns]
+        yield from (dict(zip(keys, row, strict=True)) for row in answer.table.rows)
+
+
+def check_pairs_of_answers(verdict: DatasetVerdict, answers: list[Answer]) -> None:
+    """Rows, headlines, numbers and every form of the answers have the words and the p-values of the pairs."""
+    for answer in answers:
+        rows = [row for row in rows_of(answer) if "candidate" in row]
+        for row in rows:
+            label = str(row["candidate"])
+            pair = verdict.pair_of.get(label)
+            assert row["verdict"] == verdict.word_on(label)
+            assert row.get("p") == (pair and pair.p)
+            if pair is not None:
+                turned, difference = pair.turned(), row["difference"]
+                assert isinstance(difference, Quantity)
+                assert (difference.low, difference.high) == (turned.interval or (None, None))
+        words = [str(row["verdict"]) for row in rows]
+        for form in ("table", "markdown", "latex", "html"):
+            assert shown_words(render([answer], form), form) == words, form
+        if answer.closest and answer.key != "settle":
+            pair = verdict.pair_of[answer.closest]
+            outcome = {"better": "beats", "worse": "worse on test than", "tie": "do not differ"}.get(answer.verdict, "")
+            assert outcome in answer.headline
+            # The headline says no more than each of its pairs, and a row has its p-value.
+            assert answer.verdict == pair.verdict
+            p_values = [row.get("p") for row in rows]
+            assert not rows or answer.numbers["p"] in p_values
+
+
+@settings(max_examples=30, deadline=None)
+@given(drawn=FIELDS)
+def test_a_pair_has_one_word_wherever_it_is_shown(drawn: list[tuple[str, int, list[int]]]) -> None:
+    history = journal_of(drawn)
+    summary = Summary(history)
+    (verdict,) = summary.verdicts.values()
+    words = {candidate.label: verdict.word_on(candidate.label) for candidate in verdict.candidates}
+    turned = {pair.second: str(pair.verdict) for pair in verdict.pairs}
+
+    answers = [answer for answer in summary.answers if answer.key in ("loss", "coefficients", "published", "settle")]
+    check_pairs_of_answers(verdict, answers)
+    (table,) = tables_of([summary])
+    in_order = [words[candidate.label] for candidate in verdict.candidates]
+    assert [row["verdict"] for row in rows_of(table)] == in_order
+    for form in FORMS:
+        text = render([table], form)
+        if form == "csv":
+            assert [row["verdict"] for row in csv.DictReader(io.StringIO(text))] == in_order
+        elif form == "json":
+            assert [row["verdict"] for row in json.loads(text)[0]["table"]["rows"]] == in_order
+        else:
+            assert shown_words(text, form) == in_order, form
+
+    written = json.loads(json.dumps(summarise(history), allow_nan=False))
+    dataset, deprecated = written["datasets"]["pets"], written["verdicts"][0]
+    assert {pair["second"]: pair["verdict"] for pair in dataset["pairs"]} == turned
+    assert {one["label"]: one["verdict"] for one in deprecated["comparisons"]} == turned
+    assert {one["label"]: one["verdict"] for one in dataset["standings"]} == words
+    assert [one["holm_p"] for one in deprecated["comparisons"]] == [pair["p"] for pair in dataset["pairs"]]
+    assert dataset["verdict"] == deprecated["verdict"] == answers[0].verdict
+
+    assert dict(frames.verdicts_frame(history)["verdict"].droplevel(0)) == turned
+    assert dict(frames.candidates_frame(history)["verdict"].droplevel(0)) == words
+    tags = {candidate.label: own["verdict"] for candidate, _, own in confirmed_candidates(history)}
+    assert tags == words | {verdict.candidates[0].label: f"winner: {answers[0].verdict}"}
+
+    sides = {label: Side("one", history.trials[label], {}, verdict=verdict) for label in words}
+    for first, second in combinations(words, 2):
+        said = which_is_better(sides[first], sides[second])
+        if first == verdict.candidates[0].label and second in turned:
+            pair = verdict.pair_of[second]
+            assert f" is {pair.verdict}: " in said and (pair.p is None or p_equals(pair.p) in said)
+
+
+@pytest.mark.parametrize("key", ["loss", "coefficients", "published"])
+def test_a_headline_is_better_only_where_each_of_its_pairs_is(key: str) -> None:
+    drawn = [("nt_xent", 40, [0, 4, 8, 6]), ("triplet_sh", 20, [3, 0, 5, 2]), ("nt_xent", 10, [1, 2, 3, 0])]
+    (verdict,) = Summary(journal_of(drawn)).verdicts.values()
+    pairs = [verdict.pair_of[other.label] for other in verdict.others(key)]
+    assert pairs and (verdict.conclusion(key).verdict is Verdict.BETTER) == all(
+        pair.verdict is Verdict.BETTER for pair in pairs
+    )
