@@ -58,8 +58,8 @@ def init(
     source = source or (SCENES if chosen in (None, "scenes") else GENERAL)
     text = shipped[source].read_text(encoding="utf-8")
     own = list(parse_yaml(text)[0]["datasets"])
-    if dataset is None and (there := [name for name in own if name in names]):
-        datasets = there
+    if dataset is None and (present := [name for name in own if name in names]):
+        datasets = present
     else:
         datasets = own if chosen is None else [chosen]
     write_whole(file, begun_from(text, file, own, datasets))
