@@ -44,7 +44,7 @@ GROUPS = {
         "resume": "Resume a search that was interrupted or killed, with the settings that it started with.",
         "extend": "Give a search that has ended more trials, more hours, or another limit by --set.",
         "confirm": "Train the best trials of a search again with fresh seeds. The same command resumes.",
-        "judge": "Compare the confirmed candidates by another test or with a model from elsewhere. Writes nothing.",
+        "judge": "Say which candidate is better: of tables of results, or of an experiment. Writes nothing.",
         "gate": "Keep or discard a proposal. At most 5 % of streams, however long, keep a proposal that is no better.",
         "status": "Show the state of an experiment that runs or has ended: stages, trials, budget, winners.",
         "watch": "Serve live pages about experiments that run, will run or have ended; Ctrl-C ends the server.",

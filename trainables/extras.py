@@ -19,6 +19,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "search": ("ray", "optuna", "cmaes", "pyarrow", *_REPORT),
         "tracking": ("mlflow", *_REPORT),
         "report": _REPORT,
+        "judge": ("scipy", "jinja2"),
         "figures": ("plotly", *_REPORT),
         "watch": ("starlette", "uvicorn", "h11", "anyio", *_REPORT),
         "server": ("psycopg2", "boto3", "flask_wtf", "mlflow", *_REPORT),

@@ -1,26 +1,29 @@
-"""``orchestrator judge``: the confirmed candidates compared again, by another test or with a model from elsewhere."""
+"""``orchestrator judge``: tables of results of any program, or confirmed candidates compared again."""
 
-import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from orchestrator.commands.options import DataRoot, ExperimentName, Json, Output
-from orchestrator.journal.directory import find_directory, read_history
-from orchestrator.results.answer import Answer
-from orchestrator.results.confirmation import confirmations
-from orchestrator.results.questions import answer_questions
-from orchestrator.results.tables import RETRIEVAL_LAYOUT, layout_table, rows_of_verdict
-from orchestrator.results.verdict import DatasetVerdict, deprecated_verdict
-from orchestrator.views.terminal import show
-from orchestrator.workload.evaluation import read_outside_run
+from orchestrator.commands.judge_table import TableRequest, is_of_tables, judge_tables
+from orchestrator.commands.options import DataRoot, Json, Output
+from orchestrator.results.table_verdicts import Circumstances
 from trainables.errors import ConfigError
+
+Column = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="Of tables: name of this column; by default guessed.")
+]
 
 
 def judge(
-    experiment: ExperimentName,
+    places: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILES|EXPERIMENT",
+            help="Tables of results (.csv, .tsv, .jsonl, .json, .parquet), mlflow:URI#EXPERIMENT, optuna:STORAGE#NAME; "
+            "or LABEL=FILE with values of queries (.npy, .npz), a file for each seed; or an experiment of ours.",
+        ),
+    ],
     verdict: Annotated[
         Literal["seeds", "seeds_and_images"] | None,
         typer.Option(
@@ -30,70 +33,95 @@ def judge(
     candidate: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="LABEL=FOLDER",
-            help="A model that was trained elsewhere: FOLDER holds ranks_val.npz and ranks_test.npz, or embeddings "
-            "(val_images.npy, val_captions.npy, test_images.npy, test_captions.npy), or val_similarity.npy and "
-            "test_similarity.npy. Repeat a label to give a folder for each seed; a label given once has no seed.",
+            metavar="COLUMN|LABEL=FOLDER",
+            help="Of tables: a column that names the candidates. Of an experiment: a model that was trained elsewhere. "
+            "Its FOLDER holds ranks_val.npz and ranks_test.npz, or val_images.npy, val_captions.npy, test_images.npy "
+            "and test_captions.npy, or val_similarity.npy and test_similarity.npy. Repeat a label to give a folder "
+            "for each seed.",
         ),
     ] = None,
-    dataset: Annotated[str | None, typer.Option(help="Dataset to judge, where the experiment has several.")] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="Of tables: the column of datasets. Of an experiment: the dataset to judge.")
+    ] = None,
+    metric: Column = None,
+    seed: Column = None,
+    search: Column = None,
+    split_column: Column = None,
+    query: Column = None,
+    step: Column = None,
+    split: Annotated[str | None, typer.Option(help="Of tables: the split whose rows count; by default test.")] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="Of tables: the candidate that all others are compared with; by default all pairs are."),
+    ] = None,
+    lower_is_better: Annotated[
+        bool, typer.Option("--lower-is-better", help="Of tables: lower values are better; by default by their name.")
+    ] = False,
+    higher_is_better: Annotated[
+        bool, typer.Option("--higher-is-better", help="Of tables: higher values are better; by default by their name.")
+    ] = False,
+    percent: Annotated[bool, typer.Option("--percent", help="Of tables: take values up to 1 as fractions.")] = False,
+    runs: Annotated[
+        int | None, typer.Option(min=2, help="Of tables of means with deviations: the runs behind each mean.")
+    ] = None,
+    chosen: Annotated[
+        Literal["beforehand", "val", "test"] | None, typer.Option(help="Of tables: how the candidates were chosen.")
+    ] = None,
+    settings: Annotated[
+        Literal["fixed", "searched"] | None, typer.Option(help="Of tables: where the settings come from.")
+    ] = None,
+    looks: Annotated[
+        int | None,
+        typer.Option(min=1, help="Of tables: how often test was opened for these candidates, with this time."),
+    ] = None,
+    ignore_missing: Annotated[
+        bool, typer.Option("--ignore-missing", help="Of tables: leave out runs without a value.")
+    ] = False,
+    form: Annotated[
+        str, typer.Option("--format", help="Of tables: table, json, csv, markdown, latex or html.")
+    ] = "table",
     data_root: DataRoot = Path("data"),
     output: Output = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Compare the confirmed candidates by another test or with a model from elsewhere. Writes nothing."""
-    folders = _folders(candidate or [])
-    history = read_history(find_directory(experiment, output))
-    known = {name: entry for name, entry in confirmations(history).items() if entry.is_over}
-    confirmation = known[_dataset(list(known), experiment, dataset)]
-    added = [
-        confirmation.trained_elsewhere(
-            label, [read_outside_run(path, confirmation.dataset, data_root) for path in paths]
+    """Say which candidate is better: of tables of results, or of an experiment. Writes nothing.
+
+    The columns of a table are guessed by their names and shown before the answer; options name them. The confirmed
+    candidates of an experiment are compared by another test or with a model from elsewhere.
+    """
+    if is_of_tables(places):
+        if lower_is_better and higher_is_better:
+            raise ConfigError("give one of --lower-is-better and --higher-is-better")
+        lower = True if lower_is_better else False if higher_is_better else None
+        roles = {
+            "candidate": ",".join(candidate or []),
+            "metric": metric,
+            "dataset": dataset,
+            "seed": seed,
+            "search": search,
+            "split": split_column,
+            "query": query,
+            "step": step,
+        }
+        about = Circumstances(
+            "",
+            baseline=baseline,
+            looks=looks,
+            chosen=chosen,
+            settings=settings,
+            ignore_missing=ignore_missing,
+            over_queries=verdict != "seeds",
         )
-        for label, paths in folders.items()
-    ]
-    dataset_verdict = confirmation.judge(rule=verdict, outside=added)
-    if as_json:
-        answers = [answer.to_dict() for answer in _answers(dataset_verdict)]
-        print(
-            json.dumps(
-                {**deprecated_verdict(dataset_verdict), **dataset_verdict.to_dict(), "answers": answers},
-                indent=2,
-                allow_nan=False,
-            )
-        )
-    else:
-        show(_answers(dataset_verdict))
+        judge_tables(TableRequest(places, roles, about, lower, split, percent, runs, "json" if as_json else form))
+        return
+    from orchestrator.commands.judge_experiment import judge_experiment
 
-
-def _folders(texts: list[str]) -> dict[str, list[Path]]:
-    """Return label -> folders of the label."""
-    folders: dict[str, list[Path]] = {}
-    for text in texts:
-        label, equals, folder = text.partition("=")
-        if not (label and equals and folder):
-            raise ConfigError(f"--candidate must be LABEL=FOLDER, such as cca=runs/cca, got {text!r}")
-        folders.setdefault(label, []).append(Path(folder))
-    return folders
-
-
-def _dataset(known: list[str], experiment: str, wanted: str | None) -> str:
-    """Return the dataset to judge, of those whose confirmation is over."""
-    if not known:
-        raise ConfigError(
-            f"{experiment}: no confirmation has ended, so there are no candidates to judge; "
-            f"`orchestrator confirm {experiment}` trains the best trials again with fresh seeds"
-        )
-    if wanted is None and len(known) > 1:
-        raise ConfigError(f"--dataset must name a confirmed dataset: {', '.join(known)}")
-    if wanted is not None and wanted not in known:
-        raise ConfigError(f"--dataset {wanted}: was not confirmed; confirmed are {', '.join(known)}")
-    return wanted or known[0]
-
-
-def _answers(verdict: DatasetVerdict) -> list[Answer]:
-    """Return the answers to the questions of the dataset, and its table of retrieval."""
-    answers = answer_questions(verdict)
-    by = verdict.decided_by.replace("_", " ")
-    table = layout_table(RETRIEVAL_LAYOUT, rows_of_verdict(verdict))
-    return [*answers, replace(table, notes=(*table.notes, f"The test that decides varies {by}."))]
+    judge_experiment(
+        places[0],
+        verdict=verdict,
+        candidate=candidate or [],
+        dataset=dataset,
+        data_root=data_root,
+        output=output,
+        as_json=as_json,
+    )

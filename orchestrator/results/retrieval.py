@@ -17,12 +17,13 @@ from orchestrator.results.comparison import Comparison, compare
 from orchestrator.results.crossed import image_values, over_captions
 from orchestrator.results.judged import judged_image_values
 from orchestrator.results.metric_ranges import range_of
-from orchestrator.results.question import Pair, Question, Verdict
+from orchestrator.results.pair_words import Unit, pair_sentence
+from orchestrator.results.question import Question
 from orchestrator.results.runs import RunId, Runs
 from orchestrator.results.statistics import Sample, t_interval
 from orchestrator.results.verdict import LEVEL
 from orchestrator.text.values import count_text
-from orchestrator.text.wording import decimals_of, interval_text, metric_words, number_text, p_equals
+from orchestrator.text.wording import decimals_of, interval_text, metric_words, number_text
 from trainables.judgements import TITLES
 from trainables.judgements.judged_metrics import JudgedRanks
 from trainables.ranks import Ranks
@@ -99,7 +100,7 @@ def metrics_answers(dataset: str, first: Retrieved, second: Retrieved | None, me
         low, high = pair.interval or (None, None)
         numbers = {"difference": pair.difference, "low": low, "high": high, "p": pair.p}
         question = f"{title}: is {first.label} better than {second.label}?"
-        headline = pair_sentence(pair, metric, images)
+        headline = pair_sentence(pair, Unit(metric), images)
         answer = Answer("retrieval", dataset, question, headline, str(pair.verdict), second.label, numbers, tables[0])
     return [answer, *(Answer("precisions", dataset, f"{title}: precisions", "", table=table) for table in tables[1:])]
 
@@ -118,21 +119,6 @@ def _metrics_table(first: Retrieved, second: Retrieved | None, names: Sequence[s
             row += [_quantity(second.values[name], name), _difference(_compared(first, second, name))]
         rows.append(row)
     return table_of(columns, rows)
-
-
-def pair_sentence(pair: Pair, metric: str, basis: str) -> str:
-    """Return the word on a pair in one sentence, with difference, interval, p-value, and what it rests on."""
-    unit = metric_words(metric)
-    evidence = "" if pair.interval is None else f", 95 % CI {interval_text(*pair.interval, metric)}"
-    evidence += "" if pair.p is None else f", {p_equals(pair.p)}"
-    if pair.verdict is Verdict.BETTER:
-        return f"{pair.first} beats {pair.second} by {number_text(pair.difference, metric)} {unit}{evidence} ({basis})."
-    signed = number_text(pair.difference, metric, signed=True)
-    if pair.verdict is Verdict.WORSE:
-        return f"{pair.first} is worse than {pair.second}: {signed} {unit}{evidence} ({basis})."
-    if pair.verdict is Verdict.TIE:
-        return f"{pair.first} and {pair.second} do not differ significantly: {signed} {unit}{evidence} ({basis})."
-    return f"{pair.first} and {pair.second} differ by {signed} {unit}, untested: {pair.comparison.reason}."
 
 
 def judged_answers(

@@ -1,0 +1,1 @@
+"""Read results of any program as runs of candidates, which ``results`` compares."""
