@@ -27,6 +27,7 @@ from orchestrator.results.judged import judged_answer
 from orchestrator.results.questions import answer_questions
 from orchestrator.results.race import describe_race, run_race
 from orchestrator.results.runs import RunId, Runs
+from orchestrator.results.taken_back import taken_back
 from orchestrator.results.trends import find_trend, trend_answer
 from orchestrator.results.verdict import DatasetVerdict, judge
 from tests.support.experiments import add_trial, make_experiment
@@ -207,6 +208,7 @@ def summary_of(verdicts: Mapping[str, DatasetVerdict]) -> Summary:
         history.trials |= trials_of(dataset, {"nt_xent": [190.0], "triplet_sh": [170.0]}).trials
     summary = Summary(history)
     vars(summary)["verdicts"] = dict(verdicts)
+    vars(summary)["taken_back"] = dict.fromkeys(verdicts, ())
     return summary
 
 
@@ -280,6 +282,17 @@ def _early(tau: float, grace: int | None, *, settings: int = 9, first: int | Non
     return {**about, "first_telling_epoch": first, "tau": {"3": tau, "6": 0.7}}
 
 
+def taken_back_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
+    """Yield question, case and sentences of what takes a headline back."""
+    over, alone = (judge(CLOSE_IMAGES, over_images=over_images) for over_images in (True, False))
+    for when, sentences in (
+        ("the seeds alone say more", taken_back(over, alone, None, None)),
+        ("new images say less", taken_back(alone, over, None, None)),
+        ("nothing is better than chance", taken_back(verdict_of([NT, SH]), None, None, 210.0)),
+    ):
+        yield "What takes the headline back?", when, sentences
+
+
 def analysis_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
     """Yield question, case and sentences of the analyses."""
     budget = "Which loss at an equal budget?"
@@ -323,7 +336,7 @@ def analysis_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
         assert answer is not None
         yield answer.question, when, answer.sentences
     known = {"test/judged_flickr8k/i2t_top10_judged": 0.62}
-    nt = replace(NT, values={seed: {**metrics, **known} for seed, metrics in NT.values.items()})
+    nt = replace(NT, values={run: {**metrics, **known} for run, metrics in NT.values.items()})
     for when, winner, other in (("the same verdict", nt, SH), ("another verdict", NT, SH_NEAR)):
         answer = judged_answer(verdict_of([winner, SH]), {"flickr8k": {"rsum": verdict_of([winner, other])}})
         assert answer is not None
@@ -408,7 +421,7 @@ def page() -> str:
     for when, answer in answers:
         question = {"coefficients": "Which coefficients?", "loss": "Which loss?"}.get(answer.key, answer.question)
         groups.setdefault(question, []).append((when, answer.verdict, answer.sentences))
-    for question, when, sentences in (*analysis_cases(), *race_cases(), *caveat_cases()):
+    for question, when, sentences in (*taken_back_cases(), *analysis_cases(), *race_cases(), *caveat_cases()):
         groups.setdefault(question, []).append((when, "", sentences))
     parts = [INTRODUCTION]
     for question, cases in groups.items():

@@ -259,7 +259,7 @@ def test_texts_for_people_in_the_code_have_no_lost_words() -> None:
 
 
 ANSWERING = {"questions", "comparison", "verdict", "confirmation", "answers", "analyses", "bands", "race", "trends"}
-ANSWERING |= {"judged"}
+ANSWERING |= {"judged", "taken_back"}
 """Modules of ``results`` whose sentences are on the page of answers."""
 
 NOT_ON_THE_PAGE = {

@@ -84,7 +84,8 @@ def _drawn(now: Status, rows: int | None) -> Group:
     elif now.holder is None and now.history.experiment:
         summary = Summary(now.history)
         for name in summary.datasets:
-            said = [headline_of(summary, name).headline, *summary.caveats.get(name, ())]
+            headline = headline_of(summary, name)
+            said = [headline.headline, *headline.taken_back, *summary.caveats.get(name, ())]
             lines += [f"{name}: {sentence}" for sentence in said]
         lines += [f"all answers: {command_for(['summarise'], now.directory)}"]
     return Group(*tables, *(Text(line) for line in lines))

@@ -93,6 +93,7 @@ class Answer:
         dataset: The dataset that the answer is about; empty if it is about the experiment.
         headline: The answer in one sentence; empty where the table says all.
         verdict: ``better``, ``tie``, ``worse``, ``untested``, ``unconfirmed``, or empty where nothing was tested.
+        taken_back: Sentences that take the headline back, such as that people's judgements change its word.
         closest: Label of the candidate whose comparison decides; empty without a comparison.
         numbers: Name -> number, the most important first.
         notes: Further sentences, the most important first.
@@ -111,11 +112,17 @@ class Answer:
     notes: tuple[str, ...] = ()
     figure: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
+    taken_back: tuple[str, ...] = ()
+
+    @property
+    def badge(self) -> str:
+        """The word of the headline, which says where it is taken back."""
+        return f"{self.verdict}, taken back" if self.verdict and self.taken_back else self.verdict
 
     @property
     def sentences(self) -> list[str]:
-        """The headline and the notes."""
-        return [sentence for sentence in (self.headline, *self.notes) if sentence]
+        """The headline, what takes it back, and the notes."""
+        return [sentence for sentence in (self.headline, *self.taken_back, *self.notes) if sentence]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as plain values for JSON."""
@@ -124,6 +131,7 @@ class Answer:
             "numbers": dict(self.numbers),
             "table": self.table and self.table.to_dict(),
             "notes": list(self.notes),
+            "taken_back": list(self.taken_back),
             "data": dict(self.data),
         }
         del plain["figure"]

@@ -7,7 +7,7 @@ the best of each loss in the search is called unconfirmed. The analyses of the h
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -40,6 +40,7 @@ from orchestrator.results.equal_budget import equal_budgets, optimism_of
 from orchestrator.results.judged import judged_answer, judged_verdicts
 from orchestrator.results.questions import answer_questions
 from orchestrator.results.race import Race, describe_race
+from orchestrator.results.taken_back import CHANCE_METRIC, taken_back
 from orchestrator.results.trends import trend_answer, trends_of
 from orchestrator.results.verdict import WHICH_COEFFICIENTS, WHICH_LOSS, DatasetVerdict, deprecated_verdict
 from orchestrator.results.winner import Winner, identity_of, winners_of
@@ -105,6 +106,19 @@ class Summary:
         """Dataset with a verdict -> whether the verdict holds by people's judgements; ``None`` without judgements."""
         return {
             dataset: judged_answer(verdict, judged_verdicts(self.confirmations[dataset]))
+            for dataset, verdict in self.verdicts.items()
+        }
+
+    @cached_property
+    def taken_back(self) -> Mapping[str, tuple[str, ...]]:
+        """Dataset with a verdict -> sentences that take its headline back, see ``taken_back``."""
+        return {
+            dataset: taken_back(
+                verdict,
+                self.confirmations[dataset].by_other_test,
+                self.judged[dataset],
+                chance_of(self, dataset) if verdict.metric == CHANCE_METRIC else None,
+            )
             for dataset, verdict in self.verdicts.items()
         }
 
@@ -244,7 +258,10 @@ def analyses_of(summary: Summary, dataset: str) -> list[Answer]:
 def dataset_answers(summary: Summary, dataset: str) -> list[Answer]:
     """Return the answers to a dataset's questions; the first is the headline of the dataset."""
     verdict = summary.verdicts.get(dataset)
-    return [unconfirmed(summary, dataset)] if verdict is None else answer_questions(verdict)
+    if verdict is None:
+        return [unconfirmed(summary, dataset)]
+    headline, *further = answer_questions(verdict)
+    return [replace(headline, taken_back=summary.taken_back[dataset]), *further]
 
 
 def headline_of(summary: Summary, dataset: str) -> Answer:
@@ -351,6 +368,7 @@ def _winners(summary: Summary) -> Answer:
     ]
     rows: list[Sequence[Cell]] = []
     said: dict[str, list[str]] = {}
+    back: list[str] = []
     for dataset in summary.datasets:
         answer, verdict = headline_of(summary, dataset), summary.verdicts.get(dataset)
         if verdict is None or verdict.winner is None:
@@ -364,13 +382,14 @@ def _winners(summary: Summary) -> Answer:
         name, setting = printed(winner.loss), setting_text(winner.parameters) or "default"
         about = (printed(dataset), winner.label, winner.loss, name, setting, None)
         rows.append((*about, winner.quantity(verdict.metric), lead, answer.verdict))
-        place = printed(dataset) + ("" if answer.verdict == "better" else f" ({answer.verdict})")
+        place = printed(dataset) + ("" if answer.badge == "better" else f" ({answer.badge})")
+        back += [f"{printed(dataset)}: {sentence}" for sentence in answer.taken_back]
         brief = setting_text(winner.parameters, most=BRIEF)
         said.setdefault(name if several or not brief else brief, []).append(place)
     winners = [f"{name} on {listed(places)}" for name, places in said.items()]
     headline = f"Winners: {'; '.join(winners)}." if winners else "No dataset has been confirmed yet."
     question = f"Which {'loss' if several else 'setting'} wins on each dataset?"
-    return Answer(WINNERS, "", question, headline, table=table_of(columns, rows))
+    return Answer(WINNERS, "", question, headline, table=table_of(columns, rows), taken_back=tuple(back))
 
 
 def _order(

@@ -255,6 +255,14 @@ class Confirmation:
         """The verdict by the metric and the rule of the experiment; the confirmation must be over."""
         return self.judge()
 
+    @cached_property
+    def by_other_test(self) -> DatasetVerdict | None:
+        """The verdict by the other of the two tests, with or without images that vary; ``None`` where there is none."""
+        if self.verdict.winner is None:
+            return None
+        other = self.judge(rule="seeds_and_images" if self.verdict.images is None else "seeds")
+        return None if other.decided_by == self.verdict.decided_by else other
+
     @property
     def champion(self) -> Trial | None:
         """The trial whose model is the winner's: the training of the seed with the best validation value.

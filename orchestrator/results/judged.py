@@ -63,7 +63,7 @@ def judged_verdicts(confirmation: Confirmation) -> dict[str, dict[str, DatasetVe
             metric: confirmation.judge(
                 metric=f"test/judged_{source[0]}/{metric}",
                 images={trial: judged_image_values(judged_ranks, metric) for trial, judged_ranks in of_source.items()},
-                rule=verdict.decided_by,
+                rule="seeds" if verdict.images is None else "seeds_and_images",
             )
             for metric in metrics
         }
@@ -113,7 +113,7 @@ def judged_answer(verdict: DatasetVerdict, judged: Mapping[str, Mapping[str, Dat
         columns.append(Column(f"{name}_verdict", "verdict", group=words))
     rows: list[Sequence[Cell]] = []
     data, notes, sentences = [], [], []
-    before = answer_questions(verdict)[0].verdict
+    before = str(verdict.verdict)
     for source, verdicts in judged.items():
         headlines = {metric: answer_questions(new_verdict)[0] for metric, new_verdict in verdicts.items()}
         survives = all(headline.verdict == before for headline in headlines.values())
@@ -122,6 +122,7 @@ def judged_answer(verdict: DatasetVerdict, judged: Mapping[str, Mapping[str, Dat
         share = "" if known is None else f"; {share_text(known)} of the winner's first ten are judged"
         notes.append(f"Judgements: {TITLES[source]}{share}.")
         about = {"name": source, "title": TITLES[source], "survives": survives, "known": known}
+        about["sentence"] = sentences[-1]
         data.append({**about, "verdicts": {metric: new_verdict.to_dict() for metric, new_verdict in verdicts.items()}})
         for ending, words in (("", "all"), (CONDENSED, "without unjudged pairs")):
             shown = [headlines.get(name + ending) for name in names]

@@ -213,8 +213,8 @@ def confirmed_candidates(history: History) -> Iterator[tuple[Runs, dict[str, flo
             if rank == 1:
                 setting = note_of(history.trials[candidate.label])[NOTE]
                 tags |= {
-                    "verdict": f"winner: {answers[0].verdict}",
-                    NOTE: f"{setting}\n\n{markdown(answers[0].headline)}",
+                    "verdict": f"winner: {answers[0].badge}",
+                    NOTE: "\n\n".join([setting, *map(markdown, (answers[0].headline, *answers[0].taken_back))]),
                 }
             yield candidate, _means_of(candidate, verdict), tags
 

@@ -70,8 +70,7 @@ def render_markdown(answers: Sequence[Answer]) -> str:
 
 def _in_markdown(answer: Answer) -> Iterable[str]:
     yield f"**{escape_markdown(title_of(answer))}**"
-    if answer.headline:
-        yield escape_markdown(one_line(answer.headline))
+    yield from (escape_markdown(one_line(text)) for text in (answer.headline, *answer.taken_back) if text)
     if answer.table is not None and answer.table.columns:
         columns = grid(answer.table)
         headings = (escape_markdown(f"{column.column.group} {column.heading}".strip()) for column in columns)

@@ -74,7 +74,8 @@ def title_of(answer: Answer) -> str:
 
 def lines_of(answer: Answer, width: int | None = None) -> list[Text]:
     """Return an answer as lines: question, headline, table, notes; tables are in parts where a width is given."""
-    lines = [Text(title_of(answer), "bold"), *([Text(one_line(answer.headline))] if answer.headline else [])]
+    said = [text for text in (answer.headline, *answer.taken_back) if text]
+    lines = [Text(title_of(answer), "bold"), *(Text(one_line(text)) for text in said)]
     if answer.table is not None and answer.table.rows:
         lines += table_lines(grid(answer.table), width)
     return [*lines, *(Text(one_line(note)) for note in answer.notes)]
@@ -158,13 +159,14 @@ def screen(
 ) -> list[Text]:
     """Return the end of a search in at most ``SCREEN`` lines, where the terminal has 100 columns.
 
-    Of ``answer`` the best rows of its table and, below, its headline are shown. ``about`` is before the question in the
-    first line, and ``beside`` at its right, if there is room. Further sentences are folded at words; commands at the
-    end are not folded, so that they can be pasted.
+    Of ``answer`` the best rows of its table and, below, its headline with what takes it back are shown. ``about`` is
+    before the question in the first line, and ``beside`` at its right, if there is room. Further sentences are folded
+    at words; commands at the end are not folded, so that they can be pasted.
     """
     question = f"{answer.question[:1].lower()}{answer.question[1:]}"
     title = " · ".join(one_line(part) for part in (*about, question) if part)
-    said = [line for text in (answer.headline, *sentences) for line in textwrap.wrap(text, width)]
+    texts = (answer.headline, *answer.taken_back, *sentences)
+    said = [line for text in texts for line in textwrap.wrap(text, width)]
     left = SCREEN - 2 - len(said) - sum(1 + (cell_len(command) - 1) // width for command in commands)
     table = [] if answer.table is None else _best_rows(answer, answer.table, left, width)
     lines = [*table, *map(Text, said), *map(Text, commands)]

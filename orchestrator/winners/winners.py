@@ -18,6 +18,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.openings import openings_elsewhere
 from orchestrator.journal.records import EvaluatedOnTest, OpenedTest
 from orchestrator.journal.trial import Stage, Trial, TrialState
+from orchestrator.results.answer import Answer
 from orchestrator.results.answers import Summary, chance_of, headline_of
 from orchestrator.results.winner import find_champions, find_winners
 from orchestrator.storage.checkpoints import Checkpoints
@@ -172,6 +173,10 @@ def read_champion(folder: Path) -> Champion | None:
         return None
 
 
+def _said(headline: Answer) -> tuple[str, ...]:
+    return headline.headline, *headline.taken_back
+
+
 def describe_champion(history: History, dataset: str, trial: Trial) -> Champion:
     """Return the description of the winner of a dataset, whose model the given trial trained."""
     summary, metric = Summary(history), history.metric
@@ -188,7 +193,7 @@ def describe_champion(history: History, dataset: str, trial: Trial) -> Champion:
         value=winner.val[name],
         data_digest=history.data.get(data_key(trial.config), ""),
         parameters=values_text(winner.setting.parameters),
-        verdict="" if verdict is None else headline_of(summary, dataset).headline,
+        verdict="" if verdict is None else " ".join(_said(headline_of(summary, dataset))),
         test=(winner.test or {}).get(name),
         std=None if best is None else best.measures()[metric].std,
         seeds=winner.seeds,

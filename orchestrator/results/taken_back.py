@@ -1,0 +1,59 @@
+"""What takes the headline of a dataset back: chance, the other test, or the pairs that people judged correct.
+
+Each is the question of the headline, asked again. Where the word is another one, a sentence stands beside the headline
+wherever it is shown. These sentences have no error rate of their own: they say what the headline rests on.
+"""
+
+from collections.abc import Iterator
+
+from orchestrator.results.answer import Answer
+from orchestrator.results.comparison import compare
+from orchestrator.results.question import Direction, Question, Verdict
+from orchestrator.results.runs import Runs
+from orchestrator.results.verdict import DatasetVerdict
+from orchestrator.text.wording import number_text, p_equals
+
+CHANCE_METRIC = "test/rsum"
+"""The metric of which the value of a random ranking is known."""
+
+
+def taken_back(
+    verdict: DatasetVerdict, other: DatasetVerdict | None, judged: Answer | None, chance: float | None
+) -> tuple[str, ...]:
+    """Return the sentences that take back the headline of a verdict, the gravest first; none where all agree.
+
+    Args:
+        verdict: The verdict of the headline.
+        other: The verdict on the same runs by the other test, over units alone or over units and images; ``None`` where
+            there is no other test.
+        judged: The answer whether the headline holds with people's judgements, see ``judged.judged_answer``.
+        chance: The test rsum of a random ranking, in [0, 600]; ``None`` if unknown.
+    """
+    sentences = [*_chance(verdict, chance), *(_other_test(verdict, other) if other is not None else ())]
+    of_sources = [] if judged is None else judged.data["judged"]
+    return (*sentences, *(source["sentence"] for source in of_sources if not source["survives"]))
+
+
+def _chance(verdict: DatasetVerdict, chance: float | None) -> Iterator[str]:
+    if chance is None or verdict.metric != CHANCE_METRIC or not verdict.candidates:
+        return
+    guess = Runs.of_seeds("chance", {0: {verdict.metric: chance}}, has_seeds=False)
+    compared = [compare(candidate, guess, verdict.metric) for candidate in verdict.candidates]
+    pairs = Question(verdict.level, direction=Direction.ABOVE).ask(compared)
+    # A candidate that cannot be tested is given the benefit of the doubt.
+    if not any(pair.verdict in (Verdict.BETTER, Verdict.UNTESTED) and pair.difference > 0 for pair in pairs):
+        value = number_text(chance, verdict.metric)
+        yield f"No candidate is better than chance (rsum {value}): check the order of the features' rows."
+
+
+def _other_test(verdict: DatasetVerdict, other: DatasetVerdict) -> Iterator[str]:
+    word, again = verdict.verdict, other.conclusion(verdict.first_question)
+    if word == again.verdict or Verdict.UNTESTED in (word, again.verdict) or other.decided_by == verdict.decided_by:
+        return
+    units = "the seeds" if verdict.winner is None else f"the {verdict.winner.unit.plural}"
+    p = "" if again.p is None else f" ({p_equals(again.p)})"
+    said = {Verdict.TIE: "a tie"}.get(again.verdict, str(again.verdict))
+    if verdict.images is None:
+        yield f"Over {units} and images this is {said}{p}: the verdict holds for these test images alone."
+    else:
+        yield f"Over {units} alone this is {said}{p}, which holds for these test images alone."
