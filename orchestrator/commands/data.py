@@ -15,6 +15,7 @@ from orchestrator.commands.options import DataRoot, Dataset, Device, FeatureFold
 from orchestrator.experiment.plugins import load_plugins
 from orchestrator.extraction.extraction import ExtractionRequest, extract_features
 from orchestrator.extraction.feature_files import extract_text, pool_frames, unpack_dumps
+from orchestrator.extraction.parses import parse_captions
 from orchestrator.text.terminal import make_console, say
 from orchestrator.text.values import duration_text
 from orchestrator.text.wording import number_text
@@ -55,14 +56,35 @@ def zero_shot_line(rsum: float, chance: float) -> str:
 def frames(
     dataset: Dataset,
     folder: Annotated[Path, typer.Argument(help="Folder with a file ID.npy for each clip, of shape (frames, D).")],
-    count: Annotated[int, typer.Option(help="Evenly spaced frames of each clip that are kept as its regions.")] = 12,
+    count: Annotated[int, typer.Option(help="Most frames of a clip that are kept, evenly spaced.")] = 20,
     out: FeatureFolder = None,
     data_root: DataRoot = Path("data"),
     as_json: Json = False,
 ) -> None:
-    """Pool the features of video frames: the mean of a clip's frames as global features, some frames as regions."""
+    """Pool the features of video frames: the mean of a clip's frames as global features, its frames as regions."""
     made = pool_frames(dataset, data_root, folder, count=count, out=out)
-    said = "{clips:,} clips: the mean of their frames, and {frames} frames of {dimensions} features each"
+    fewest, most = made["frames"]
+    said = f"{{clips:,}} clips: the mean of their frames, and {fewest} to {most} frames of {{dimensions}} features each"
+    _print(made, as_json, said.format(**made), *made["files"], indent=None)
+
+
+def parse(
+    dataset: Dataset,
+    pipeline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|FOLDER|chunks",
+            help="A spaCy pipeline with a parser, or chunks: no parser; by default captions.conllu is read.",
+        ),
+    ] = None,
+    out: FeatureFolder = None,
+    data_root: DataRoot = Path("data"),
+    as_json: Json = False,
+) -> None:
+    """Make role graphs of captions, which hgr reads, and with a spaCy pipeline their parses, which gsmn reads."""
+    with _progress("captions", None, shards=False, quiet=as_json) as on_progress:
+        made = parse_captions(dataset, data_root, pipeline, out, on_progress)
+    said = "{sentences:,} sentences with {verbs:,} verbs and {phrases:,} phrases"
     _print(made, as_json, said.format(**made), *made["files"], indent=None)
 
 
@@ -159,6 +181,7 @@ app = typer.Typer(add_completion=False, help="Make, describe and check datasets.
 app.command()(extract)
 app.command()(unpack)
 app.command()(frames)
+app.command()(parse)
 
 _GENERATED = {"scenes": 2000, "classes": 600}
 """Dataset that can be generated -> default number of pictures."""

@@ -16,6 +16,7 @@ from trainables.data.corpus import SPLIT_ALIASES, SPLITS, Corpus, Image, check_c
 from trainables.data.dataset import tokenizer_of
 from trainables.data.features import captions_digest, images_digest
 from trainables.data.foreign_features import Dump, pool_clips, read_dump
+from trainables.data.inputs import lengths_file
 from trainables.data.source import find_source
 from trainables.data.text_features import NAME, encode_sentences, extractor_path, fit_tfidf
 from trainables.data.tokenizers import ENGLISH
@@ -89,14 +90,14 @@ def extract_text(
 
 
 def pool_frames(dataset: str, data_root: Path, frames: Path, *, count: int, out: Path | None) -> dict[str, Any]:
-    """Write ``features_global.npy`` and ``features_regions.npy`` of the clips of a dataset.
+    """Write ``features_global.npy``, ``features_regions.npy`` and ``region_lengths.npy`` of the clips of a dataset.
 
-    ``frames`` holds a file ``ID.npy`` for each clip, shape (frames, D), of which ``count`` >= 1 are kept as regions.
-    See ``open_corpus`` for the places.
+    ``frames`` holds a file ``ID.npy`` for each clip, shape (frames, D), of which at most ``count`` >= 1 are kept as
+    regions. See ``open_corpus`` for the places.
 
     Returns:
-        Plain values for JSON: the number of ``clips``, the ``dimensions`` of a frame, the number of ``frames`` that are
-        kept of each clip, and all ``files`` that were written.
+        Plain values for JSON: the number of ``clips``, the ``dimensions`` of a frame, the fewest and most frames that
+        are kept of a clip (``frames``), and all ``files`` that were written.
 
     Raises:
         ConfigError: If the count or a folder is refused.
@@ -107,11 +108,17 @@ def pool_frames(dataset: str, data_root: Path, frames: Path, *, count: int, out:
     if not frames.is_dir():
         raise ConfigError(f"{frames}: no such folder; it must hold ID.npy of each clip")
     corpus, targets = open_corpus(dataset, data_root, out, ["global", "regions"])
-    pooled = pool_clips(corpus.images, frames, count)
+    lengths_target = lengths_file(targets[1])
+    check_targets(lengths_target.parent, [lengths_target])
+    clips = pool_clips(corpus.images, frames, count)
     origin = {"images_digest": images_digest(corpus.images), "frames": frames.name}
-    clips, dimensions = pooled[0].shape
-    files = write_features(targets, pooled, [origin, origin])
-    return {"clips": clips, "dimensions": dimensions, "frames": count, "files": files}
+    # Before the features, so that no padded features lack their lengths.
+    with writing_whole(lengths_target) as file:
+        np.save(file, clips.lengths, allow_pickle=False)
+    files = write_features(targets, [clips.means, clips.frames], [origin, origin])
+    kept = [int(clips.lengths.min()), int(clips.lengths.max())]
+    number, dimensions = clips.means.shape
+    return {"clips": number, "dimensions": dimensions, "frames": kept, "files": [*files, str(lengths_target)]}
 
 
 def unpack_dumps(dataset: str, data_root: Path, paths: Sequence[Path], out: Path | None) -> dict[str, Any]:

@@ -11,11 +11,12 @@ and optionally ``image_ids`` (also ``filenames`` or ``image_paths``): I texts, w
 as ``logit_scale`` or labels, are not read. Rows come in the order in which the dataset lists its images, or the images
 of one split, and their captions. Loading a file runs no code.
 
-A clip has a file ``ID.npy`` of the features of its frames, shape (frames, D), which give a mean and a set of frames. Of
-F frames, the R frames at (r + 1/2) F / R, rounded down, are taken: the middles of R equal parts. Where F < R some
-frames are taken again. The mean is over all F frames.
+A clip has a file ``ID.npy`` of the features of its frames, shape (frames, D), in their order. Clips keep their own
+numbers of frames, up to a limit R. Of more frames, R are kept at equal distances: round(r (F - 1) / (R - 1)). The mean
+is over all F frames.
 
 References:
+    [Chen2020] Chen et al., Fine-grained Video-Text Retrieval with Hierarchical Graph Reasoning. arXiv:2003.00392
     [Ilharco2021] Ilharco et al., OpenCLIP, https://github.com/mlfoundations/open_clip, README.md: ``encode_image`` and
         ``encode_text`` as ``image_features`` and ``text_features``.
     [Wolf2020] Hugging Face Transformers, ``CLIPOutput``: ``image_embeds`` and ``text_embeds``.
@@ -178,20 +179,36 @@ def _listed(path: Path, entries: Mapping[str, Any], names: Sequence[str]) -> tup
     return tuple(str(text) for text in listed)
 
 
-def pick_frames(frames: int, count: int) -> np.ndarray:
-    """Return the numbers of the frames that are taken, shape (count,), int64, ascending.
+def pick_frames(frames: int, most: int) -> np.ndarray:
+    """Return the numbers of the frames that are kept, int64, ascending: all, or ``most`` at equal distances [Chen2020].
 
     Example:
         >>> pick_frames(9, 3).tolist(), pick_frames(2, 4).tolist()
-        ([1, 4, 7], [0, 0, 1, 1])
+        ([0, 4, 8], [0, 1])
     """
-    return ((np.arange(count) + 0.5) * frames / count).astype(np.int64)
+    if frames <= most:
+        return np.arange(frames)
+    return np.round(np.linspace(0, frames - 1, most)).astype(np.int64)
 
 
-def pool_clips(images: Sequence[Image], folder: Path, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean of each clip's frames, (clips, D), and ``count`` of its frames, (clips, count, D), float32.
+class Clips(NamedTuple):
+    """Features of clips.
 
-    ``folder`` has ``ID.npy`` of each clip; the clips come in the order of the rows, and ``count`` is >= 1.
+    Attributes:
+        means: Mean over all frames of each clip, shape (clips, D), float32.
+        frames: The frames that are kept, in their order, padded with zeros, shape (clips, F, D), float32.
+        lengths: Number of frames that are kept of each clip, shape (clips,), int64, >= 1.
+    """
+
+    means: np.ndarray
+    frames: np.ndarray
+    lengths: np.ndarray
+
+
+def pool_clips(images: Sequence[Image], folder: Path, most: int) -> Clips:
+    """Return the features of clips, of whose frames at most ``most`` >= 1 are kept.
+
+    ``folder`` has ``ID.npy`` of each clip; the clips come in the order of the rows.
 
     Raises:
         DataError: If files are missing, damaged, or of another width; the message names each file.
@@ -211,7 +228,11 @@ def pool_clips(images: Sequence[Image], folder: Path, count: int) -> tuple[np.nd
             continue
         width = frames.shape[1]
         means.append(frames.mean(0, dtype=np.float32))
-        sets.append(frames[pick_frames(len(frames), count)].astype(np.float32))
+        sets.append(frames[pick_frames(len(frames), most)].astype(np.float32))
     if problems:
         raise DataError(problems)
-    return np.stack(means), np.stack(sets)
+    lengths = np.array([len(frames) for frames in sets], dtype=np.int64)
+    padded = np.zeros((len(sets), lengths.max(), len(means[0])), dtype=np.float32)
+    for row, frames in zip(padded, sets, strict=True):
+        row[: len(frames)] = frames
+    return Clips(np.stack(means), padded, lengths)

@@ -49,9 +49,14 @@ def test_frames_become_their_mean_and_a_set_of_each_clip(folder: Path, tmp_path:
             for clip, row in zip(split.image_ids, split.image_rows, strict=True):
                 number = "abcdefg".index(clip)
                 count = number + 2
-                times = [(2 * part + 1) * count // 6 for part in range(3)]
-                expected = [number, (count - 1) / 2] if kind == "global" else [[number, time] for time in times]
+                times = [0, 1] if count == 2 else [0, round((count - 1) / 2), count - 1]
+                padding = [[0, 0]] * (3 - len(times))
+                shown = [[number, time] for time in times] + padding
+                expected = [number, (count - 1) / 2] if kind == "global" else shown
                 assert split.features[row].tolist() == expected
+                if split.feature_lengths is not None:
+                    assert split.feature_lengths[row] == len(times)
+        assert (kind == "regions") == (data.splits["val"].feature_lengths is not None)
 
 
 def test_the_models_train_on_clips(tmp_path: Path) -> None:
