@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.experiment.values import METRICS, SAMPLERS
+from orchestrator.experiment.values import SAMPLERS, SELECTING
 from search_spaces import SPACES
 from search_spaces.other_names import OTHER_NAMES, nearest
 from trainables.config import TrainingConfig
@@ -12,7 +12,7 @@ from trainables.model_parameters import FEATURES
 def test_every_hint_names_what_there_is_and_no_name_of_ours_is_a_name_of_others() -> None:
     parameters = {name for space in SPACES.values() for name in space.parameters}
     keys = {*vars(TrainingConfig()), "trials", "seeds"}
-    ours = {*SPACES, *FEATURES, *SAMPLERS, *METRICS, *parameters, *keys}
+    ours = {*SPACES, *FEATURES, *SAMPLERS, *SELECTING, *parameters, *keys}
     assert {*OTHER_NAMES.values()} <= ours
     assert not {*OTHER_NAMES} & {*SPACES, *FEATURES, *SAMPLERS, *keys}
 
