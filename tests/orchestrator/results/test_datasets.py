@@ -86,6 +86,42 @@ def test_two_losses_on_two_datasets_are_the_comparison_of_two_differences() -> N
     assert freedom == pytest.approx((1, 199))
 
 
+def test_what_seed_and_image_do_together_counts_once_in_an_interaction() -> None:
+    """Of two losses on two datasets F is the squared contrast over its variance, by hand."""
+    values = {name: simulate(np.random.default_rng(5), losses=2)[name] for name in ("d0", "d1")}
+    cells = [values[name][loss] for name in values for loss in ("l0", "l1")]
+    signs = np.array([1, -1, -1, 1])
+    contrast = sum(sign * cell.mean() for sign, cell in zip(signs, cells, strict=True))
+    by_image = sum(sign * cell.mean(0) for sign, cell in zip(signs, cells, strict=True))
+    variance = by_image.var(ddof=1) / len(by_image)
+    for cell in cells:
+        seeds, images = cell.shape
+        left = cell - cell.mean(0) - cell.mean(1)[:, None] + cell.mean()
+        joint = (left**2).sum() / ((seeds - 1) * (images - 1)) / (seeds * images)
+        variance += cell.mean(1).var(ddof=1) / seeds - joint
+    assert interaction_test(values).statistic == pytest.approx(contrast**2 / variance)
+
+
+def test_winners_and_ranks_over_datasets_are_those_of_test() -> None:
+    """On val the second loss is ahead on both datasets."""
+    pair = [candidate("a", "nt_xent", 200.0, val=90.0), candidate("b", "triplet_sh", 190.0, val=95.0)]
+    verdicts = {name: verdict_of(pair) for name in ("en", "zh")}
+    answers = {answer.key: answer for answer in over_datasets(summary_of(verdicts))}
+    rows = answers["ranks"].table.to_dict()["rows"]
+    assert [(row["loss"], row["mean_rank"], round(row["en"])) for row in rows] == [
+        ("nt_xent", 1.0, 200),
+        ("triplet_sh", 2.0, 190),
+    ]
+    images = [
+        candidate("a", "nt_xent", 200.0, val=90.0, images=20.0),
+        candidate("b", "triplet_sh", 190.0, val=95.0, images=20.0),
+    ]
+    order = {
+        answer.key: answer for answer in over_datasets(summary_of({name: verdict_of(images) for name in ("en", "zh")}))
+    }
+    assert order["order"].headline.startswith("NT-Xent has the highest mean on every dataset.")
+
+
 def test_the_order_of_names_does_not_matter() -> None:
     values = simulate(np.random.default_rng(4))
     turned = {name: dict(reversed(of.items())) for name, of in reversed(values.items())}
@@ -155,7 +191,7 @@ def test_a_dataset_that_is_not_confirmed_is_none_of_those_with_the_highest_mean(
     pair = [candidate("a", "nt_xent", 200.0, images=20.0), candidate("b", "triplet_sh", 190.0, images=20.0)]
     summary = summary_of(dict.fromkeys(("ar", "en", "zh"), verdict_of(pair)))
     del vars(summary)["verdicts"]["zh"]
-    order = next(answer for answer in over_datasets(summary) if answer.key == "order")
+    order = next(answer for answer in over_datasets(summary) if answer.key == "order_of_settings")
     assert order.headline.startswith("NT-Xent has the highest mean on every confirmed dataset. ")
 
 
@@ -168,7 +204,7 @@ def test_values_of_a_fraction_have_three_digits_also_over_datasets() -> None:
     summary = summary_of(verdicts)
     summary.history.experiment = replace(summary.history.experiment, metric="val/i2t_map5")
     answers = {answer.key: answer for answer in over_datasets(summary)}
-    assert "on zh, +0.012 beside" in answers["order"].notes[0]
+    assert "on zh, +0.012 beside" in answers["order_of_settings"].notes[0]
     assert " 0.512 " in render_markdown([answers["ranks"]])
 
 
@@ -191,4 +227,4 @@ def test_of_each_loss_its_best_candidate_counts_and_over_images_the_best_with_th
     assert means == {"nt_xent": first.mean("test/rsum"), "triplet_sh": last.mean("test/rsum")} and first.label == "a"
     runs = {"en": [kept, other], "zh": pair}
     found = interaction_test({name: {one.loss: one.image_rows("test/rsum") for one in of} for name, of in runs.items()})
-    assert answers["order"].numbers["statistic"] == found.statistic
+    assert answers["order_of_settings"].numbers["statistic"] == found.statistic
