@@ -68,7 +68,7 @@ def nearest(name: str, known: Sequence[str]) -> str | None:
 def our_name(name: str) -> str | None:
     """Return our name for what others call so; ``None`` where the table does not have the name."""
     plain = _plain(name)
-    return OTHER_NAMES.get(plain, OTHER_NAMES.get(plain.removesuffix("loss")))
+    return OTHER_NAMES.get(plain, OTHER_NAMES.get(re.sub(r"loss$", "", plain)))
 
 
 def suggestion(name: str, known: Iterable[str], label: str) -> str:

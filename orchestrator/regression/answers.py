@@ -11,7 +11,7 @@ from orchestrator.regression.comparison import POWER, Finding, MeanChange
 from orchestrator.regression.suite import Suite
 from orchestrator.regression.verdict import CellResult, SuiteResult, blind_cells
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table, table_of
-from orchestrator.text.values import count_text, value_text
+from orchestrator.text.values import count_text, in_digits, value_text
 from orchestrator.text.wording import (
     interval_text,
     listed,
@@ -202,7 +202,7 @@ def _of_cell(cell: CellResult, name: str, score: str, shared: Sequence[str], mat
 def _rule(cell: CellResult, matters: float, level: float) -> str:
     """Say when a number of the gradients counts as changed."""
     tests, share = count_text(len(cell.gradients), "number"), share_text(matters)
-    return f"Of {tests} of this cell's gradients, one changed where it moved by {share} with p ≤ {level:.2g}."
+    return f"Of {tests} of this cell's gradients, one changed where it moved by {share} with p ≤ {in_digits(level, 2)}."
 
 
 def _word(cell: CellResult, change: MeanChange, matters: float) -> str:
