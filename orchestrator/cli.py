@@ -11,6 +11,7 @@ import os
 import stat
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated, Any, NoReturn
@@ -21,7 +22,7 @@ from typer.core import TyperCommand, TyperGroup
 from orchestrator.environment import set_for_answers
 from orchestrator.machines.processes import sigterm_as_ctrl_c
 from orchestrator.text.addresses import hide_arguments, without_password
-from orchestrator.text.terminal import say
+from orchestrator.text.terminal import lasting_output, say
 from trainables.errors import WANT_OF_MEMORY, DivergedError, UserError
 from trainables.extras import EXTRAS, missing_extra
 
@@ -206,6 +207,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     0 done, 1 failed, 2 bad usage or input, 3 already running, 4 budget spent, 5 regression found, 130 interrupted.
     """
+    problems: list[OSError] = []
+    try:
+        with lasting_output(problems.append):
+            _run(arguments)
+    except SystemExit as ended:
+        if problems and not ended.code:
+            with suppress(OSError):
+                say(f"error: some output could not be written: {problems[0].strerror}", error=True)
+            sys.exit(1)
+        raise
+
+
+def _run(arguments: Sequence[str] | None) -> NoReturn:
+    """Run the command line and exit."""
     _warn_of_secrets(list(sys.argv[1:] if arguments is None else arguments))
     gc.set_threshold(NEW_OBJECTS)
     # Whatever the umask of a container or a cluster says, no file of ours can be written by everybody.
@@ -214,6 +229,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         with sigterm_as_ctrl_c():
             app(args=arguments)
+        sys.exit(0)
     except UserError as error:
         word = "interrupted" if error.exit_code == 130 else "error"
         say(f"{word}: {without_password(str(error))}", error=True)

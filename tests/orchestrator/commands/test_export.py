@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import resource
+import shlex
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import datetime
@@ -85,6 +86,15 @@ def test_optuna_reads_distributions_curves_values_and_states(cli: CommandLine, r
     assert failed.datetime_complete == datetime.fromtimestamp(diverged.ended)
     (running,) = optuna.load_study(study_name=names[1], storage="sqlite:///search.db").trials
     assert running.state.name == "RUNNING" and running.intermediate_values == {1: 1.5}
+
+
+def test_a_storage_is_written_and_named_in_a_folder_of_any_name(cli: CommandLine, runs: Path) -> None:
+    folder = Path("50% of b?c")
+    folder.mkdir()
+    said = cli.shows("export", "tiny", "--to", folder / "search.db")
+    assert [path.name for path in folder.iterdir()] == ["search.db"]
+    address = shlex.split(said.partition("`")[2].partition("`")[0])[1]
+    assert len(optuna.get_all_study_summaries(address)) == 2
 
 
 LACKS = "error: --to NAME{} needs {}, which is not installed: pip install 'icr-orchestrator[{}]'\n"
