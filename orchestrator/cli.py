@@ -107,6 +107,26 @@ def load_command(name: str) -> Any:
     return command
 
 
+def _key_of(error: Any) -> str | None:
+    """Return the key of a file that an unknown option of a command with ``--set`` means, or ``None``."""
+    command = error.ctx.command if error.ctx is not None else None
+    kind = KINDS_OF_FILE.get(str(command and command.name))
+    if kind is None:
+        return None
+    # Imported for the message alone, because the keys are those of pydantic's classes.
+    list_keys = import_module("orchestrator.commands.keys").list_keys
+    our_name = import_module("search_spaces.other_names").our_name
+
+    wanted = error.option_name.lstrip("-").replace("-", "_")
+    keys = [key["name"] for key in list_keys(kind) if "[]" not in key["name"]]
+    names = (f"{wanted}es", wanted, f"{wanted}s", our_name(wanted))
+    return next((key for name in names for key in keys if key.rpartition(".")[2] == name), None)
+
+
+KINDS_OF_FILE = {"search": "experiment", "certify": "experiment", "train": "training", "regress": "suite"}
+"""Command that takes ``--set`` -> the kind of file whose keys it sets."""
+
+
 class Commands(TyperGroup):
     """All commands as ``--help`` and the shell's completion show them; the command that is called is imported.
 
@@ -135,6 +155,9 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except UsageError as error:
             vars(error)["message"] = without_password(vars(error)["message"])
+            if type(error).__name__ == "NoSuchOption" and (key := _key_of(error)) is not None:
+                vars(error)["message"] += f": give --set {key}=VALUE"
+                vars(error)["possibilities"] = None
             raise
 
 

@@ -213,7 +213,7 @@ def test_a_file_whose_name_is_no_name_of_an_experiment_is_refused_and_not_writte
     assert not (here / name).exists()
 
 
-QUICK = ["--from", "flickr8k-quick"]
+QUICK, LANGUAGES = ["--from", "flickr8k-quick"], ["--from", "flickr8k-languages"]
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,12 @@ def test_an_experiment_file_looks_at_the_data(
     [
         pytest.param([], [], ("scenes-smoke", ["scenes"]), id="no data"),
         pytest.param(["scenes"], [], ("scenes-smoke", ["scenes"]), id="those that can be generated"),
-        pytest.param(["pets"], QUICK, ("flickr8k-quick", ["flickr8k"]), id="a named start"),
+        pytest.param([], QUICK, ("flickr8k-quick", ["flickr8k"]), id="a named start without data"),
+        pytest.param(["pets"], QUICK, ("flickr8k-quick", ["pets"]), id="a named start"),
+        pytest.param(
+            ["birds", "flickr8k"], QUICK, ("flickr8k-quick", ["flickr8k"]), id="a named start on its own data"
+        ),
+        pytest.param(["flickr8k_zh"], LANGUAGES, ("flickr8k-languages", ["flickr8k_zh"]), id="one of several datasets"),
         pytest.param(["pets"], [*QUICK, "--dataset", "pets"], ("flickr8k-quick", ["pets"]), id="both are named"),
     ],
 )
@@ -250,8 +255,15 @@ def test_an_experiment_file_begins_with_what_ships(
     for name in folders:
         write_precomputed(here / "my data" / name)
     (here / "my data" / "notes").mkdir(parents=True)
-    cli.shows("init", "mine.yaml", "--data-root", "my data", *arguments)
+    said = cli.shows("init", "mine.yaml", "--data-root", "my data", *arguments)
     source, datasets = wanted
+    missing = not {*datasets} <= {*folders}
+    assert ("my data has no " in said) == missing
+    if not missing and "flickr8k" not in datasets:
+        text = Path("mine.yaml").read_text().replace(source, "").replace("flickr8k-", "").replace("flickr8k_zh", "")
+        assert "flickr8k" not in text.lower().partition("# all other keys")[0], "nothing speaks of another dataset"
     mine, theirs = load_experiment("mine.yaml").to_dict(), load_experiment(source).to_dict()
     assert (mine.pop("name"), mine.pop("datasets")) == ("mine", datasets)
+    kept = [part for part in theirs["overrides"] if {*(part["datasets"] or datasets)} <= {*datasets}]
+    theirs |= {"overrides": kept, "description": mine["description"]}
     assert mine == {key: value for key, value in theirs.items() if key not in ("name", "datasets")}
