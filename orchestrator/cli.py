@@ -23,6 +23,7 @@ from orchestrator.machines.processes import sigterm_as_ctrl_c
 from orchestrator.text.addresses import hide_arguments, without_password
 from orchestrator.text.terminal import say
 from trainables.errors import WANT_OF_MEMORY, DivergedError, UserError
+from trainables.extras import EXTRAS, missing_extra
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers of the system where a file does not fit."""
@@ -193,6 +194,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         word = "interrupted" if error.exit_code == 130 else "error"
         say(f"{word}: {without_password(str(error))}", error=True)
         end(error)
+    except ModuleNotFoundError as error:
+        # A command imports torch at its top; whether it is there is asked where it is missing.
+        if error.name not in EXTRAS["train"]:
+            raise
+        say(f"error: {missing_extra('train', 'this command', [error.name])}", error=True)
+        sys.exit(2)
     except (DivergedError, MemoryError, RuntimeError, OSError) as error:
         if (remedy := _remedy(error)) is None:
             raise

@@ -31,7 +31,8 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
-from search_spaces.space import COUNT_OR_ALL, Asked, Bounds, Choose, LossSpace, Range, SpaceError, Values, or_else
+from search_spaces.space import Asked, Bounds, Choose, LossSpace, Range, SpaceError, Values
+from trainables.loss_parameters import LOSS_PARAMETERS
 from trainables.parameter_values import (
     DOMAINS,
     NOT_NEGATIVE,
@@ -40,19 +41,12 @@ from trainables.parameter_values import (
     Kind,
     constant_problem,
     domain_of,
-    is_number,
-    one_of,
     sign_problem,
 )
 
 DEGREES = (1, 2, 3, 4)
 POWERS = (0, *DEGREES)
 
-COEFFICIENTS = Domain(
-    "one or more finite numbers, ascending powers",
-    lambda value: isinstance(value, list | tuple) and len(value) > 0 and all(map(is_number, value)),
-)
-GATE = or_else(NOT_NEGATIVE, None)
 DEGREE = Domain(f"one of {', '.join(map(str, DEGREES))}", lambda value: value in DEGREES and type(value) is int)
 
 
@@ -90,20 +84,10 @@ SELF = (
     Polynomial("negative_coefficients", "negative", "b", "negative", "negative_"),
 )
 
-RELATIVE_PARAMETERS = {
-    "coefficients": COEFFICIENTS,
-    "gate": GATE,
-    "allow_infeasible": one_of(True, False),
-    "negatives": COUNT_OR_ALL,
-}
-SELF_PARAMETERS = {
-    "positive_coefficients": COEFFICIENTS,
-    "negative_coefficients": COEFFICIENTS,
-    "hinge": one_of("joint", "separate"),
-    "gate": GATE,
-    "allow_infeasible": one_of(True, False),
-    "negatives": COUNT_OR_ALL,
-}
+RELATIVE_PARAMETERS, SELF_PARAMETERS = (
+    {name: entry.domain for name, entry in LOSS_PARAMETERS[loss].items()}
+    for loss in ("polynomial_relative", "polynomial_self")
+)
 """The constructors' parameters, with their domains."""
 
 

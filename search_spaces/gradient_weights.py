@@ -14,8 +14,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from search_spaces.space import Asked, Bounds, Choose, LossSpace, Range, Values, count_or
-from trainables.parameter_values import NOT_NEGATIVE, NUMBER, POSITIVE, is_number, one_of
+from search_spaces.space import Asked, Bounds, Choose, LossSpace, Range, Values
+from trainables.loss_parameters import LOSS_PARAMETERS
+from trainables.parameter_values import is_number
 
 CONDITIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "triplet_weight": {
@@ -28,16 +29,10 @@ CONDITIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 }
 """Choice -> value -> the numbers that exist at this value."""
 
-# tau 10, alpha 2, beta 10, base 0.5: the defaults of [GOALCode]; temperature is 1 / tau.
+# The defaults of [GOALCode]; temperature is 1 / tau.
 PUBLISHED = {
-    "negatives": "hardest",
-    "triplet_weight": "softmax",
-    "pair_weight": "sigmoid",
-    "scale": 1.0,
-    "temperature": 0.1,
-    "alpha": 2.0,
-    "beta": 10.0,
-    "base": 0.5,
+    name: LOSS_PARAMETERS["gradient_weights"][name].first
+    for name in ("negatives", *CONDITIONS, "scale", "temperature", "alpha", "beta", "base")
 }
 
 
@@ -115,21 +110,7 @@ _BARE = LossSpace(
     assemble=gradient_weights,
     bounds={},
     published=(PUBLISHED, {**PUBLISHED, "negatives": 1}),
-    parameters={
-        **{choice: one_of(*numbers) for choice, numbers in CONDITIONS.items()},
-        "negatives": count_or("hardest", "all"),
-        "reduction": one_of("sum", "mean"),
-        "scale": POSITIVE,
-        "margin": NOT_NEGATIVE,
-        "slope": NUMBER,
-        "temperature": POSITIVE,
-        "positive_tilt": NOT_NEGATIVE,
-        "negative_tilt": NOT_NEGATIVE,
-        "balance": POSITIVE,
-        "alpha": POSITIVE,
-        "beta": POSITIVE,
-        "base": NUMBER,
-    },
+    parameters={name: entry.domain for name, entry in LOSS_PARAMETERS["gradient_weights"].items()},
     relevant=_relevant,
     adapt=_adapted,
     switches=tuple(CONDITIONS),

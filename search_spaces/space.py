@@ -199,12 +199,6 @@ def suggest_each(choose: Choose, bounds: Bounds) -> dict[str, Any]:
     return {name: choose(name) for name in bounds}
 
 
-def or_else(domain: Domain, other: str | None) -> Domain:
-    """Return a domain that also accepts another value."""
-    shown = "null" if other is None else repr(other)
-    return Domain(f"{domain.rule}, or {shown}", lambda value: value == other or domain.accepts(value))
-
-
 @dataclass(frozen=True)
 class LossSpace:
     """All that a search needs to know about one loss.
@@ -358,19 +352,6 @@ def suggestion(name: str, known: Sequence[str], label: str) -> str:
 
 NEGATIVES = "negatives"
 ALL = "all"
-
-
-def count_or(*words: str, least: int = 1) -> Domain:
-    """Return the domain of whole numbers from ``least`` on, and of some words."""
-
-    def accepts(value: Any) -> bool:
-        return value in words or (is_number(value) and value >= least and float(value).is_integer())
-
-    rule = f"a whole number of at least {least}"
-    return Domain(f"{rule}, or {' or '.join(map(repr, words))}" if words else rule, accepts, is_count=True)
-
-
-COUNT_OR_ALL = count_or(ALL)
 
 
 def with_searched(space: LossSpace, asked: Asked, name: str, bound: Range | Values, values: Sequence[Any]) -> LossSpace:

@@ -64,9 +64,14 @@ def _loaded(body: list[ast.stmt]) -> Iterator[ast.stmt]:
             yield statement
 
 
+def loaded_imports(name: str) -> set[str]:
+    """Return the modules, ours and others, that a module imports when it is loaded."""
+    return {*imports(_loaded(tree_of(name).body))}
+
+
 def early_imports(name: str) -> set[str]:
     """Return the modules of the product that a module imports when it is loaded."""
-    return {*imports(_loaded(tree_of(name).body))} & MODULES.keys() - {name}
+    return loaded_imports(name) & MODULES.keys() - {name}
 
 
 def import_levels() -> int:

@@ -53,8 +53,8 @@ MAY_IMPORT = {name: set(others.split()) for name, others in ROOMS.items()}
 LEVELS = (
     {"errors", "files", "extras"},
     {"plugins"},
-    {"representations", "positive_ranks", "ranks", "parameter_values"},
-    {"metrics", "model_parameters"},
+    {"representations", "positive_ranks", "ranks", "parameter_values", "metric_table"},
+    {"metric_values", "metrics", "loss_parameters", "model_parameters"},
     {"config"},
     {"data", "checkpoint", "seeding"},
     {"losses"},
@@ -69,7 +69,7 @@ LEVELS = (
 
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 
-SEARCH_SPACES_MAY_IMPORT = {"errors", "parameter_values", "plugins"}
+SEARCH_SPACES_MAY_IMPORT = {"errors", "loss_parameters", "parameter_values", "plugins"}
 """Rooms of ``trainables`` that ``search_spaces`` may import, none of which needs torch."""
 
 ENGINES = {
@@ -218,6 +218,73 @@ def test_search_spaces_import_of_trainables_what_they_may_and_what_needs_no_torc
         reached.add(target := todo.pop())
         todo |= graph().get(target, set()) - reached
     assert "torch" not in {target.split(".")[0] for target in reached}
+
+
+CUTS = {"removeprefix", "removesuffix", "startswith", "endswith", "partition", "rpartition", "split", "rsplit"}
+"""Methods that take a text apart, or look at its start or end."""
+
+PART_OF_A_METRIC = re.compile(
+    r"_?(val|test|cocos|cocos_start|train|time|loss|start|i2t|t2i|best|std|condensed|annotated|rsum|map_r|map\d+|r\d+|"
+    r"medr|meanr|average_recall)[_/]?|/"
+)
+"""What a name of a metric is cut at: a section, a direction, an ending or the metric itself."""
+
+CUT_AT_SLASHES = {
+    "orchestrator.commands.keys": "references of a JSON schema",
+    "orchestrator.commands.mlflow_store": "paths of MLflow's pages",
+    "orchestrator.results.trial_comparison": "EXPERIMENT/TRIAL",
+    "orchestrator.storage.bucket": "paths in a bucket",
+    "orchestrator.text.addresses": "addresses",
+    "trainables.data.formats.coco": "names of picture files",
+}
+"""Modules that cut other texts at slashes."""
+
+
+def cuts(tree: ast.Module) -> Iterator[str]:
+    """Yield the calls that take a text apart at a part of a metric's name."""
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        if isinstance(call.func, ast.Attribute) and call.func.attr in CUTS:
+            constants = [
+                part for argument in call.args for part in ast.walk(argument) if isinstance(part, ast.Constant)
+            ]
+            ends = [part.value for part in constants if isinstance(part.value, str)]
+            if any(map(PART_OF_A_METRIC.fullmatch, ends)) and not ast.unparse(call.func).endswith("corpus.split"):
+                yield ast.unparse(call)
+
+
+def test_the_name_of_a_metric_is_taken_apart_in_its_table_alone() -> None:
+    """So that a metric is added in one place, and no module guesses what a name means by its ending."""
+    found = {name: [*cuts(tree_of(name))] for name in MODULES}
+    users = {name: calls for name, calls in found.items() if calls and name not in CUT_AT_SLASHES}
+    assert users.keys() == {"trainables.metric_table"}, f"use trainables.metric_table: {users}"
+    others = [call for name in CUT_AT_SLASHES for call in found[name] if "'/'" not in call and "}/" not in call]
+    assert not others
+
+
+def test_a_metric_is_named_by_its_table_alone() -> None:
+    """The newest metric of the table has no other owner: adding it took one entry, and its oracle."""
+    naming = {name for name in MODULES if "map10" in {node.value for node in constants_of(name)}}
+    assert naming == {"trainables.metric_table"}
+
+
+def constants_of(name: str) -> Iterator[ast.Constant]:
+    return (node for node in ast.walk(tree_of(name)) if isinstance(node, ast.Constant))
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ('name.removeprefix("val/")', True),
+        ('name.endswith(("_best", "_std"))', True),
+        ('metric.partition("/")[2]', True),
+        ('name.removeprefix(f"{BEST}val/")', True),
+        ('name.endswith("map5")', True),
+        ('corpus.split("train")', False),
+        ('name.removeprefix("features_")', False),
+    ],
+)
+def test_a_cut_is_seen_in_every_spelling(source: str, expected: bool) -> None:
+    assert any(cuts(ast.parse(source))) is expected
 
 
 def test_the_environment_is_written_in_one_place_but_for_what_one_run_knows() -> None:

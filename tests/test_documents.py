@@ -40,7 +40,7 @@ HOW_TO = tuple(
     f"docs/{name}.md"
     for name in (
         *("installing", "searching", "confirming", "reading", "watching", "data"),
-        *("models", "plugins", "training", "clusters", "regression", "certify", "gate", "python", "examples"),
+        *("models", "plugins", "training", "clusters", "regression", "certify", "judge", "gate", "python", "examples"),
     )
 )
 """Pages that lead through one task."""

@@ -8,7 +8,7 @@ import pytest
 from packaging.utils import canonicalize_name
 
 from tests.support.installed import asked
-from tests.test_architecture import PACKAGES, graph
+from tests.test_architecture import MODULES, PACKAGES, graph
 from trainables import extras
 from trainables.extras import EXTRAS, MissingExtraError, is_installed, missing_modules, require
 
@@ -50,3 +50,16 @@ def test_a_folder_beside_the_script_is_no_package(tmp_path: Path, monkeypatch: p
     (tmp_path / "icr_made_up").mkdir()
     monkeypatch.syspath_prepend(tmp_path)
     assert missing_modules("icr_made_up", "json", "icr_not_there") == ["icr_made_up", "icr_not_there"]
+
+
+@pytest.mark.parametrize("room", ["results", "views", "gate", "judging", "text"])
+def test_verdicts_on_tables_need_no_torch_and_no_engine(room: str) -> None:
+    """What a room imports when it is loaded, and whatever that imports."""
+    from tests.size import loaded_imports
+
+    reached, todo = set(), {name for name in MODULES if name.startswith(f"orchestrator.{room}.")}
+    assert todo
+    while todo:
+        reached.add(name := todo.pop())
+        todo |= loaded_imports(name) - reached if name in MODULES else set()
+    assert {name.partition(".")[0] for name in reached} & {"torch", "ray", "optuna", "mlflow", "pandas"} == set()

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from orchestrator.experiment.values import COUNTS
 from search_spaces import SPACES, Range, Values
 from trainables.cocos import count_contributions
 from trainables.errors import ConfigError
 from trainables.losses import LOSSES, build_loss
 from trainables.losses.parameters import learnable_of
+from trainables.metric_table import counts
 
 DOCS = Path(__file__).parent.parent / "docs"
 BY_OTHER_NAMES = "by the names below"
@@ -99,7 +99,7 @@ def test_every_counter_stands_there_and_no_other() -> None:
     emitted = {name for loss in LOSSES for name in counters_of(build_loss(loss))}
     assert rows(sections("cocos.md")["The counters"]).keys() == emitted
     assert set(re.findall(f"`({COUNTER})`", (DOCS / "cocos.md").read_text())) == emitted
-    assert {f"cocos/{name}" for name in emitted} == set(COUNTS)
+    assert {f"cocos/{name}" for name in emitted} == set(counts())
 
 
 def test_every_loss_has_its_weights_there() -> None:

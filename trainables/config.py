@@ -20,6 +20,7 @@ from functools import lru_cache
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 from trainables.errors import ConfigError
+from trainables.metric_table import may_select, name_parts
 from trainables.model_parameters import (
     FEATURES,
     check_embedding_size,
@@ -58,13 +59,6 @@ ParameterValue = bool | int | float | str | tuple[float, ...]
 
 TOKENIZERS = ("english", "words", "characters")
 """The tokenizers that ship; see ``trainables.data.tokenizers``."""
-
-SELECTING = (
-    *("val/rsum", "val/r1_r5_sum"),
-    *(f"val/{way}_{name}" for way in ("i2t", "t2i") for name in ("r1", "r5", "r10", "average_recall", "map5")),
-    *(f"val/{way}_{name}" for way in ("i2t", "t2i") for name in ("r2", "r4", "r8")),
-)
-"""The metrics that can select the best epoch; the last six exist only where images retrieve images of their class."""
 
 Precision = Literal["float32", "bf16", "auto"]
 """Precision of matrix products; ``auto`` is bf16 on a GPU that has bf16, and float32 elsewhere."""
@@ -243,8 +237,11 @@ def check_tokenizer(name: str | None) -> None:
 
 def check_metric(name: str) -> None:
     """Refuse a name that no metric of an epoch has of which a larger value is better (``ConfigError``)."""
-    if name not in SELECTING:
-        raise ConfigError(f"metric must be one of {', '.join(SELECTING)}, got {name!r}")
+    # A metric of an installed package joins when it is first named.
+    if name not in may_select() and find_owner("metrics", name_parts(name).measure) is None:
+        raise ConfigError(f"metric must be one of {', '.join(may_select())}, got {name!r}")
+    if name not in may_select():
+        raise ConfigError(f"metric {name!r} cannot select: its smaller values are better; take one of larger values")
 
 
 def check_bank(model: str, loss: str, bank: object) -> None:

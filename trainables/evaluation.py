@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,14 @@ from trainables.errors import CheckpointError
 from trainables.judgements import Integers, JudgedQueries, Judgements, Pairs
 from trainables.judgements.judged_metrics import TOP, DirectionRanks, JudgedRanks
 from trainables.losses import Loss, NotANumberError
-from trainables.metrics import class_metrics, metrics_in_folds, metrics_of_ranks, rank_classmates
+from trainables.metric_values import Values, values_of_plugins
+from trainables.metrics import (
+    class_metrics,
+    metrics_in_folds,
+    metrics_of_ranks,
+    rank_classmates,
+    values_of_similarities,
+)
 from trainables.models import build_model
 from trainables.models.retrieval_model import RetrievalModel
 from trainables.positive_ranks import PairScores, Scores, rank_by_scores
@@ -79,11 +86,13 @@ class RankedSplit:
     """Result of a model on a split, query by query.
 
     The metrics, see ``evaluate``, are computed from the ranks; ``judged`` has ranks for each source of judgements.
+    ``values`` are those of each image, (I,), in the metrics of plug-ins, by metric of one direction.
     """
 
     metrics: Mapping[str, float]
     ranks: Ranks
     judged: tuple[JudgedRanks, ...] = ()
+    values: Mapping[str, Values] = field(default_factory=dict)
 
 
 def rank_checkpoint(
@@ -121,8 +130,11 @@ def rank_split(split: Split, scores: Scores, judgements: Sequence[Judgements] = 
     # ``astype`` copies: arrays mapped from the disk are read-only, and torch has no read-only tensors.
     owners = torch.from_numpy(split.image_of_caption.astype(np.int64)).to(scores.device)
     i2t, t2i = (ranks.cpu() for ranks in rank_by_scores(scores, owners))
+    of_similarities = values_of_similarities(scores, owners)
+    metrics = metrics_of_ranks(i2t, t2i, owners.cpu(), of_similarities=of_similarities)
+    kept = ranks_of(split, i2t, t2i)
     judged = tuple(rank_judged(scores, judgement_set) for judgement_set in judgements)
-    return RankedSplit(metrics_of_ranks(i2t, t2i, owners.cpu()), ranks_of(split, i2t, t2i), judged)
+    return RankedSplit(metrics, kept, judged, values_of_plugins(kept, of_similarities))
 
 
 def ranks_of(split: Split, i2t: Tensor, t2i: Tensor) -> Ranks:

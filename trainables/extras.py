@@ -1,11 +1,12 @@
 """The extras of the package, and the message about a missing extra.
 
-Without extras the package has losses, COCOS, metrics, training and evaluation. A function that needs an extra calls
+Without extras the package reads datasets and experiment files. The extra ``train`` adds torch: losses, COCOS, metrics,
+training and evaluation. A function that needs an extra calls
 ``require`` before its work. So a missing package ends a command with one line at once, and not with a traceback after
 an hour. The names of the extras are the names in ``pyproject.toml``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from types import MappingProxyType
@@ -16,14 +17,15 @@ _REPORT = ("scipy", "pandas", "jinja2")
 
 EXTRAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "search": ("ray", "optuna", "cmaes", "pyarrow", *_REPORT),
+        "train": ("torch",),
+        "search": ("torch", "ray", "optuna", "cmaes", "pyarrow", *_REPORT),
         "tracking": ("mlflow", *_REPORT),
         "report": _REPORT,
         "judge": ("scipy", "jinja2"),
         "figures": ("plotly", *_REPORT),
         "watch": ("starlette", "uvicorn", "h11", "anyio", *_REPORT),
         "server": ("psycopg2", "boto3", "flask_wtf", "mlflow", *_REPORT),
-        "pictures": ("torchvision",),
+        "pictures": ("torch", "torchvision"),
         "captions": ("nltk",),
         "text": ("sklearn",),
         "tokenizers": ("tokenizers",),
@@ -59,13 +61,18 @@ def require(extra: str, user: str, *modules: str) -> None:
         MissingExtraError: If one of the modules is not installed; the text has the command that installs the extra.
 
     Example:
-        >>> require("pictures", "a backbone", "torch")
+        >>> require("train", "a training", "torch")
     """
     missing = missing_modules(*(modules or EXTRAS[extra]))
     if missing:
-        *others, last = missing
-        listed = f"{', '.join(others)} and {last}, which are" if others else f"{last}, which is"
-        raise MissingExtraError(f"{user} needs {listed} not installed: pip install 'icr-orchestrator[{extra}]'")
+        raise MissingExtraError(missing_extra(extra, user, missing))
+
+
+def missing_extra(extra: str, user: str, missing: Sequence[str]) -> str:
+    """Return the message about missing modules of an extra, at least one."""
+    *others, last = missing
+    listed = f"{', '.join(others)} and {last}, which are" if others else f"{last}, which is"
+    return f"{user} needs {listed} not installed: pip install 'icr-orchestrator[{extra}]'"
 
 
 def missing_modules(*modules: str) -> list[str]:

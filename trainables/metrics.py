@@ -1,38 +1,33 @@
-"""Retrieval metrics: recall, ranks, mAP@5 and rsum in both directions, from similarities or from embeddings.
+"""Retrieval metrics of both directions, from similarities or from embeddings.
 
 The rank of a query is its best positive's rank:  rank = 1 + #{negatives n: s_n >= max_p s_p}. Ties rank against the
-query, so that a model that maps all inputs to one point never scores above chance. From the ranks:
-
-    R@K = 100 * mean(rank <= K)      medr = floor(median(rank))      meanr = mean(rank)
-    AP@5 = (1/z) * sum of r / position_r  over the positives, r-th best first, whose position is at most 5
-
-with z the number of these positives ("published"; one hit at rank 1 gives 1) or min(5, positives of the query)
-("standard"). All metrics follow from the numbers of negatives at or above each of a query's five best positives. These
-counts are summed over blocks of the similarity matrix, so the whole matrix need not exist.
+query, so that a model that maps all inputs to one point never scores above chance. All metrics of ``metric_table``
+follow from the numbers of negatives at or above each of a query's best positives. These counts are summed over blocks
+of the similarity matrix, so the whole matrix need not exist.
 
 Where images retrieve images, a query looks for another image of its class among all other images:
 
     rank = 1 + #{images n of other classes: s_n >= max over the other images p of its class of s_p}
     R@K  = 100 * mean(rank <= K)
 
-The query itself is no candidate. There is only one direction, so every
-``t2i_`` number equals the ``i2t_`` number, and ``rsum`` is twice the sum of R@1, R@5 and R@10. AP@5 and NMI are left
-out.
+The query itself is no candidate. There is only one direction, so every ``t2i_`` number equals the ``i2t_`` number, and
+``rsum`` is twice the sum of R@1, R@5 and R@10. AP@K and NMI are left out.
 
 References:
     [Faghri2018] Faghri et al., VSE++, section 4: recall and the COCO 1K and 5K protocols. arXiv:1707.05612
-    [Bleeker2022] Bleeker and de Rijke, Do Lessons from Metric Learning Generalize to Image-Caption Retrieval?,
-        section 4: average recall, rsum and mAP@5. arXiv:2202.07474
     [OhSong2016] Oh Song et al., Deep Metric Learning via Lifted Structured Feature Embedding, section 5: Recall@K of
         CUB-200-2011 (K = 1, 2, 4, 8), CARS196 and Stanford Online Products. arXiv:1511.06452
 """
 
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Iterator
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from trainables.metric_table import DIRECTIONS, METRICS, Metric, depth_of, keys_of, parts_of
+from trainables.metric_values import Queries, queries_of, single_queries
 from trainables.positive_ranks import (
     CHUNK,
     BlockScores,
@@ -40,39 +35,29 @@ from trainables.positive_ranks import (
     check_embeddings,
     check_finite,
     count_reaching,
-    order_positives,
     rank_by_scores,
     require_positives,
 )
 from trainables.representations import Gallery
 
-AveragePrecision = Literal["published", "standard"]
-"""Divisor of AP@5: the hits in the top 5, or min(5, positives)."""
-
-DEPTH = 5
-"""Number of a query's best positives that matter, because AP@5 depends on the first five candidates."""
-
-RECALL_SUMS = {"r1_r5_sum": (1, 5), "rsum": (1, 5, 10)}
-"""Metric -> the K of its sum of R@K over both directions; the published code of VSRN selects by ``r1_r5_sum``."""
-
 QUERIES_AT_A_TIME = 512
 """Rows of a similarity matrix that are masked and compared at a time; limits memory and changes no result."""
 
 
-def retrieval_metrics(similarity: Tensor, positives: Tensor, map5: AveragePrecision = "published") -> dict[str, float]:
+def retrieval_metrics(similarity: Tensor, positives: Tensor) -> dict[str, float]:
     """Return the metrics of a similarity matrix.
 
     Args:
         similarity: Shape (I, C), floating, finite; rows are images, columns captions, larger is closer.
         positives: Shape (I, C), bool; every row and every column has at least one True.
-        map5: Divisor of AP@5.
 
     Returns:
-        ``i2t_r1 i2t_r5 i2t_r10 i2t_average_recall`` in percent, ``i2t_medr i2t_meanr`` from 1, ``i2t_map5`` in [0, 1],
-        the ``t2i_`` metrics alike, ``rsum``, the sum of the six recalls, and ``r1_r5_sum``, the sum of R@1 and R@5.
+        Name without split -> value, of the metrics of ``metric_table`` that are measured of captions: ``i2t_r1`` ...
+        ``i2t_map5`` ..., the same for ``t2i_``, ``rsum`` and so on.
 
     Raises:
         ValueError: If a shape or dtype is wrong, a row or column has no positive, or a similarity is not finite.
+        PluginError: If the function of a plug-in's metric fails.
 
     Example:
         >>> retrieval_metrics(torch.eye(20), torch.eye(20, dtype=torch.bool))["rsum"]
@@ -89,18 +74,18 @@ def retrieval_metrics(similarity: Tensor, positives: Tensor, map5: AveragePrecis
         raise ValueError(f"similarity needs at least one image and one caption, got {tuple(similarity.shape)}")
     require_positives(positives)
     check_finite("similarity", similarity)
-    i2t, t2i = _harder_negatives(similarity, positives), _harder_negatives(similarity.mT, positives.mT)
-    return _metrics(i2t, positives.sum(1), t2i, positives.sum(0), map5)
+    sides = {"i2t": (similarity, positives), "t2i": (similarity.mT, positives.mT)}
+    of_similarities = {
+        f"{way}_{measure}": _values(entry.of_similarities(*side))
+        for measure, entry in _of_captions()
+        if entry.of_similarities is not None
+        for way, side in sides.items()
+    }
+    return _metrics({way: _harder_negatives(*side) for way, side in sides.items()}, of_similarities)
 
 
 def embedding_metrics(
-    images: Tensor,
-    captions: Tensor,
-    image_of_caption: Tensor,
-    *,
-    folds: int = 1,
-    map5: AveragePrecision = "published",
-    chunk: int = CHUNK,
+    images: Tensor, captions: Tensor, image_of_caption: Tensor, *, folds: int = 1, chunk: int = CHUNK
 ) -> dict[str, float]:
     """Return the metrics of dot products of embeddings, without their I x C matrix.
 
@@ -113,7 +98,6 @@ def embedding_metrics(
         image_of_caption: Shape (C,), integers in [0, I): the image of each caption; every image has a caption.
         folds: Number of consecutive parts with equally many images, whose metrics are averaged: 5 on the 5,000 images
             of COCO's test split is the 1K protocol, 1 the 5K protocol. Must divide I.
-        map5: Divisor of AP@5.
         chunk: Rows and columns of a block, >= 1.
 
     Returns:
@@ -124,8 +108,7 @@ def embedding_metrics(
     """
     check_embeddings(images, captions, image_of_caption)
     # Detached: counts have no gradient, and autograd does not allow blocks to be overwritten.
-    sides = images.detach(), captions.detach()
-    return metrics_in_folds(BlockScores, *sides, image_of_caption, folds=folds, map5=map5, chunk=chunk)
+    return metrics_in_folds(BlockScores, images.detach(), captions.detach(), image_of_caption, folds=folds, chunk=chunk)
 
 
 def metrics_in_folds(
@@ -135,7 +118,6 @@ def metrics_in_folds(
     image_of_caption: Tensor,
     *,
     folds: int = 1,
-    map5: AveragePrecision = "published",
     chunk: int = CHUNK,
 ) -> dict[str, float]:
     """Return the metrics of scores that are computed a block at a time, without their I x C matrix.
@@ -145,15 +127,18 @@ def metrics_in_folds(
 
     Raises:
         ValueError: If ``folds`` does not divide I, or ``chunk`` is below 1.
+        PluginError: If the function of a plug-in's metric fails.
     """
     if chunk < 1:
         raise ValueError(f"chunk must be at least 1, got {chunk}")
     if folds < 1 or len(images) % folds:
         raise ValueError(f"folds must divide the number of images, {len(images)}, got {folds}")
+    depth = depth_of(entry for _, entry in _of_captions())
 
     def measure(images: Gallery, captions: Gallery, owners: Tensor) -> dict[str, float]:
-        ranks = rank_by_scores(make_scores(images, captions), owners, chunk=chunk, depth=DEPTH)
-        return metrics_of_ranks(*ranks, owners, map5=map5)
+        scores = make_scores(images, captions)
+        ranks = rank_by_scores(scores, owners, chunk=chunk, depth=depth)
+        return metrics_of_ranks(*ranks, owners, of_similarities=values_of_similarities(scores, owners))
 
     if folds == 1:
         # Not cut, because a part of a gallery is a copy: a gigabyte for the sets of words of COCO's captions.
@@ -167,28 +152,59 @@ def metrics_in_folds(
 
 
 def metrics_of_ranks(
-    i2t: Tensor, t2i: Tensor, image_of_caption: Tensor, *, map5: AveragePrecision = "published"
+    i2t: Tensor, t2i: Tensor, image_of_caption: Tensor, *, of_similarities: dict[str, np.ndarray] | None = None
 ) -> dict[str, float]:
     """Return the metrics of ``retrieval_metrics`` from the ranks of ``rank_positives``.
 
     They are computed on the CPU wherever the ranks are, so that equal ranks give equal metrics to the last bit.
+    ``of_similarities`` are those of ``values_of_similarities``, without which such metrics are left out.
 
     Example:
         >>> metrics_of_ranks(torch.tensor([1, 1, 3]), torch.tensor([1, 2, 1]), torch.tensor([0, 0, 1]))["i2t_r1"]
         50.0
     """
-    i2t, t2i, image_of_caption = i2t.cpu(), t2i.cpu(), image_of_caption.cpu()
-    image_count = int(image_of_caption.max()) + 1
-    # The better of two positives has fewer negatives before it, so sorting by rank is sorting by score.
-    order, place, counts = order_positives(-i2t, image_of_caption, image_count)
-    harder = i2t.new_zeros(image_count, int(counts.max()))
-    harder[image_of_caption[order], place] = i2t[order] - 1
-    return _metrics(harder[:, :DEPTH], counts, (t2i - 1)[:, None], torch.ones_like(t2i), map5)
+    depth = depth_of(entry for _, entry in _of_captions())
+    of_images = queries_of(i2t.cpu().numpy(), image_of_caption.cpu().numpy(), depth)
+    return _metrics({"i2t": of_images, "t2i": single_queries(t2i.cpu().numpy())}, of_similarities or {})
 
 
-def _harder_negatives(scores: Tensor, positives: Tensor) -> Tensor:
-    """Return how many negatives are at or above each query's r-th best positive, shape (Q, <= 5)."""
-    depth = min(DEPTH, int(positives.sum(1).max()))
+def values_of_similarities(scores: Scores, image_of_caption: Tensor) -> dict[str, np.ndarray]:
+    """Return metric of one direction -> value of each query, (Q,), of the metrics that are functions of similarities.
+
+    ``image_of_caption`` is on the device of the scores.
+
+    Raises:
+        PluginError: If a function fails.
+    """
+    functions = {measure: of for measure, entry in _of_captions() if (of := entry.of_similarities) is not None}
+    if not functions:
+        return {}
+    captions = torch.arange(len(image_of_caption), device=scores.device)
+    images = torch.arange(int(image_of_caption.max()) + 1, device=scores.device)
+    parts: dict[str, list[np.ndarray]] = {}
+    for way, queries in (("i2t", images), ("t2i", captions)):
+        for part in queries.split(QUERIES_AT_A_TIME):
+            block = scores.between(part, captions) if way == "i2t" else scores.between(images, part).T
+            own = part[:, None] == image_of_caption if way == "i2t" else image_of_caption[part][:, None] == images
+            for measure, function in functions.items():
+                parts.setdefault(f"{way}_{measure}", []).append(_values(function(block, own)))
+    return {name: np.concatenate(values) for name, values in parts.items()}
+
+
+def _values(values: Any) -> np.ndarray:
+    """Return the values of queries as float64, on the CPU."""
+    return np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values, dtype=np.float64)
+
+
+def _of_captions() -> Iterator[tuple[str, Metric]]:
+    return ((measure, entry) for measure, entry in METRICS.items() if entry.of_captions)
+
+
+def _harder_negatives(scores: Tensor, positives: Tensor) -> Queries:
+    """Return the positives of the queries that are rows of scores, as many as metrics depend on."""
+    counts = positives.sum(1)
+    depth = depth_of(entry for _, entry in _of_captions())
+    depth = int(counts.max()) if depth is None else min(depth, int(counts.max()))
     parts = []
     for rows, own in zip(scores.split(QUERIES_AT_A_TIME), positives.split(QUERIES_AT_A_TIME), strict=True):
         best = rows.masked_fill(~own, -torch.inf).topk(depth).values
@@ -196,58 +212,48 @@ def _harder_negatives(scores: Tensor, positives: Tensor) -> Tensor:
         # Queries with fewer positives are padded with -inf, at or above which no negative may be counted.
         best = best.masked_fill(best == -torch.inf, torch.inf)
         parts.append(count_reaching(negatives, best))
-    return torch.cat(parts)
+    place = torch.arange(1, depth + 1, device=scores.device)
+    positions = (torch.cat(parts) + place).double().masked_fill(place > counts[:, None], torch.inf)
+    return Queries(positions.cpu().numpy(), counts.cpu().numpy())
 
 
 def _metrics(
-    i2t: Tensor, captions_per_image: Tensor, t2i: Tensor, images_per_caption: Tensor, map5: AveragePrecision
+    queries: dict[str, Queries], of_similarities: dict[str, np.ndarray], *, of_classes: bool = False
 ) -> dict[str, float]:
-    """Return all metrics from the counts of ``_harder_negatives`` and the numbers of positives of the queries."""
-    metrics = _direction("i2t", i2t, captions_per_image, map5) | _direction("t2i", t2i, images_per_caption, map5)
-    sums = {
-        name: torch.stack([metrics[f"{direction}_r{k}"] for direction in ("i2t", "t2i") for k in depths]).sum(0)
-        for name, depths in RECALL_SUMS.items()
-    }
-    metrics |= sums
-    return dict(zip(metrics, torch.stack(list(metrics.values())).tolist(), strict=True))
+    """Return all metrics of captions, or of classes, by names without a split."""
+    metrics: dict[str, float] = {}
+    measured = [
+        (measure, entry)
+        for measure, entry in METRICS.items()
+        if (entry.of_classes if of_classes else entry.of_captions)
+    ]
+    for way in DIRECTIONS:
+        for measure, entry in measured:
+            name = f"{way}_{measure}"
+            if entry.of_queries is not None:
+                metrics[name] = _summary(_values(entry.of_queries(*queries[way])), median=entry.median)
+            elif name in of_similarities:
+                metrics[name] = _summary(of_similarities[name], median=entry.median)
+            elif entry.directed and entry.parts:
+                metrics[name] = _sum(metrics, name)
+    for measure, entry in measured:
+        if measure in keys_of(measure, entry) and parts_of(measure)[0][0] in metrics:
+            metrics[measure] = _sum(metrics, measure)
+    return metrics
 
 
-def _direction(name: str, harder: Tensor, positive_count: Tensor, map5: AveragePrecision) -> dict[str, Tensor]:
-    """Return one direction's metrics, each a scalar, float64."""
-    rank = harder[:, 0] + 1
-    # Sums of integers are exact in any order of the queries.
-    recalls = {f"r{k}": 100 * (rank <= k).sum().double() / len(rank) for k in (1, 5, 10)}
-    metrics = {
-        **recalls,
-        "medr": _median(rank),
-        "meanr": rank.double().mean(),
-        "map5": _average_precision(harder, positive_count, map5).mean(),
-        "average_recall": torch.stack(list(recalls.values())).mean(0),
-    }
-    return {f"{name}_{metric}": value for metric, value in metrics.items()}
+def _sum(metrics: dict[str, float], name: str) -> float:
+    parts, divisor = parts_of(name)
+    # By torch, whose sums of numbers of a split have been in journals since version 0.2.
+    return float(torch.tensor([metrics[part] for part in parts], dtype=torch.float64).sum()) / divisor
 
 
-def _median(rank: Tensor) -> Tensor:
-    """Return the floor of the median, as is usual in the field; an even number has the mean of the middle two ranks."""
-    ordered, last = rank.sort().values, len(rank) - 1
-    return ((ordered[last // 2] + ordered[(last + 1) // 2]) // 2).double()
-
-
-def _average_precision(harder: Tensor, positive_count: Tensor, map5: AveragePrecision) -> Tensor:
-    """Return AP@5 of each query, shape (Q,)."""
-    place = torch.arange(1, harder.shape[-1] + 1, device=harder.device)
-    position = harder + place
-    hit = (position <= DEPTH) & (place <= positive_count[:, None])
-    total = (hit * (place / position.double())).sum(-1)
-    if map5 == "published":
-        return total / hit.sum(-1).clamp(min=1)
-    if map5 == "standard":
-        return total / positive_count.clamp(max=DEPTH)
-    raise ValueError(f"map5 must be 'published' or 'standard', got {map5!r}")
-
-
-FINE_PLACES = (2, 4, 8)
-"""Further K of the recalls R@K, which are usual in fine-grained retrieval, beside 1, 5 and 10."""
+def _summary(values: np.ndarray, *, median: bool) -> float:
+    """Return the mean over queries, or the floor of the median, as is usual in the field."""
+    if not median:
+        return float(torch.from_numpy(values).mean())
+    ordered, last = np.sort(values), len(values) - 1
+    return float((ordered[last // 2] + ordered[(last + 1) // 2]) // 2)
 
 
 def rank_classmates(scores: Scores, labels: Tensor) -> Tensor:
@@ -284,12 +290,9 @@ def rank_classmates(scores: Scores, labels: Tensor) -> Tensor:
 
 
 def class_metrics(ranks: Tensor) -> dict[str, float]:
-    """Return the keys of ``retrieval_metrics`` without AP, and R@2, R@4 and R@8, of ranks of ``rank_classmates``.
+    """Return the metrics of classes, R@2, R@4 and R@8 among them and no AP, of ranks of ``rank_classmates``.
 
     Ranks are from 1, shape (I,), int64.
     """
-    ranks = ranks.cpu()
-    metrics = metrics_of_ranks(ranks, ranks, torch.arange(len(ranks)))
-    kept = {name: value for name, value in metrics.items() if not name.endswith("map5")}
-    fine = {k: 100.0 * int((ranks <= k).sum()) / len(ranks) for k in FINE_PLACES}
-    return kept | {f"{way}_r{k}": value for way in ("i2t", "t2i") for k, value in fine.items()}
+    queries = single_queries(ranks.cpu().numpy())
+    return _metrics(dict.fromkeys(DIRECTIONS, queries), {}, of_classes=True)

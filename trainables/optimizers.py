@@ -32,7 +32,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from trainables.config import TrainingConfig
-from trainables.losses.parameters import Learnable, learnable_of, learned_names, with_values
+from trainables.loss_parameters import Learnable
+from trainables.losses.parameters import learnable_of, learned_names, with_values
 
 
 def _eager_step(step: Callable[..., Any]) -> Callable[..., Any]:

@@ -60,6 +60,22 @@ NOT_NEGATIVE = Domain("a number of at least 0", lambda value: is_number(value) a
 SWITCH = Domain("true or false", lambda value: isinstance(value, bool))
 
 
+def or_else(domain: Domain, other: str | None) -> Domain:
+    """Return a domain that also accepts another value."""
+    shown = "null" if other is None else repr(other)
+    return Domain(f"{domain.rule}, or {shown}", lambda value: value == other or domain.accepts(value))
+
+
+def count_or(*words: str, least: int = 1) -> Domain:
+    """Return the domain of whole numbers from ``least`` on, and of some words."""
+
+    def accepts(value: Any) -> bool:
+        return value in words or (is_number(value) and value >= least and float(value).is_integer())
+
+    rule = f"a whole number of at least {least}"
+    return Domain(f"{rule}, or {' or '.join(map(repr, words))}" if words else rule, accepts, is_count=True)
+
+
 def domain_like(default: Any, words: Sequence[Any] = (), *, whole: bool = False, positive: bool = False) -> Domain:
     """Return the domain of a plug-in's parameter: values of the type of its default.
 

@@ -51,6 +51,19 @@ def unpack_integers(text: str, shape: tuple[int, ...]) -> NDArray[np.int32]:
         raise DataError(f"packed integers are damaged: {error}") from None
 
 
+def pack_numbers(values: NDArray[np.float64]) -> str:
+    """Return numbers as text, exactly; the shape is not part of the text."""
+    return pack_integers(np.ascontiguousarray(values, dtype="<f8").view(_STORED))
+
+
+def unpack_numbers(text: str) -> NDArray[np.float64]:
+    """Return the numbers of a text, shape (N,) (``DataError`` if it is damaged)."""
+    try:
+        return unpack_integers(text, (-1,)).astype(_STORED).view("<f8").astype(np.float64)
+    except (ValueError, TypeError) as error:
+        raise DataError(f"packed numbers are damaged: {error}") from None
+
+
 Integers = NDArray[np.int32]
 
 

@@ -24,6 +24,7 @@ from orchestrator.results.confirmation import Confirmation, confirmations
 from orchestrator.results.runs import RunId, Runs
 from orchestrator.results.statistics import Measure
 from trainables.errors import ConfigError
+from trainables.metric_table import COCOS, COCOS_START, TEST, at_start, name_parts, values_in
 
 BATCHES = 227
 """Batches behind a published COCOS mean, at least: the deviations of tables 2 to 4 are over batches of one run."""
@@ -155,14 +156,11 @@ def _measures(candidate: Runs, confirmation: Confirmation) -> dict[str, Measure]
     training = trials[0].config.training
     captions = training.captions_per_image if training.batches == "images" else 1
     queries = {"i2t": training.batch_size, "t2i": training.batch_size * captions}
-    means = {
-        name.partition("/")[2]: mean
-        for name, mean in candidate.measures().items()
-        if name.startswith(("test/", "cocos/")) and name.count("/") == 1
-    }
+    named = ((name_parts(name), mean) for name, mean in candidate.measures().items())
+    means = {name.short: mean for name, mean in named if name.section in (TEST, COCOS)}
     # Counts of the first steps are in the first epoch alone.
     first = replace(
         candidate, values={RunId(0, trial.config.seed): trial.epochs[min(trial.epochs)] for trial in trials}
-    ).measures()
-    start = {name.removeprefix("cocos_start/"): mean for name, mean in first.items() if name.startswith("cocos_start/")}
-    return means | _shares(means, queries) | {f"start_{name}": share for name, share in _shares(start, queries).items()}
+    )
+    start = values_in(first.measures(), COCOS_START)
+    return means | _shares(means, queries) | {at_start(name): share for name, share in _shares(start, queries).items()}

@@ -33,8 +33,8 @@ from orchestrator.results.tables import published_tables, tables_of
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import (
     listed,
-    measured,
     metric_meaning,
+    metric_name,
     number_text,
     p_equals,
     printed,
@@ -44,6 +44,7 @@ from orchestrator.text.wording import (
 from orchestrator.views.html import sections_page
 from trainables.errors import ConfigError
 from trainables.files import read_state, write_whole
+from trainables.metric_table import name_parts, of_claim
 from trainables.ranks import chance_rsum
 
 FORMAT = 2
@@ -288,7 +289,11 @@ def _number(test: Test) -> str:
     """Return the number of a test with its metric, such as ``+0.30 i2t average recall``."""
     number = number_text(test.difference, signed=test.measures == "difference", decimals=2)
     # A difference by two metrics, of the best by the first, is in the second.
-    return f"ρ = {number}" if test.measures == "correlation" else f"{number} {measured(test.metric.split(', ')[-1])}"
+    return (
+        f"ρ = {number}"
+        if test.measures == "correlation"
+        else f"{number} {metric_name(of_claim(test.metric.split(', ')[-1]))}"
+    )
 
 
 def _subject(test: Test) -> str:
@@ -298,8 +303,8 @@ def _subject(test: Test) -> str:
 def _metrics(names: Iterable[str]) -> str:
     """Return metrics as a list; a metric of both directions has its name once."""
     ways: dict[str, list[str]] = {}
-    for name in map(measured, names):
-        way, _, rest = name.partition(" ") if name.startswith(("i2t ", "t2i ")) else ("", "", name)
+    for parts in (name_parts(of_claim(name)) for name in names):
+        way, rest = parts.direction, metric_name(str(parts._replace(direction="")))
         if way not in ways.setdefault(rest, []):
             ways[rest].append(way)
     return listed(f"{way[0]} {rest}".strip() if len(way) == 1 else f"{rest} (i2t, t2i)" for rest, way in ways.items())

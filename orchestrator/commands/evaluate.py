@@ -18,6 +18,8 @@ from orchestrator.workload.evaluation import JudgedEvaluation, measure_checkpoin
 from orchestrator.workload.evaluation import evaluate as evaluate_checkpoint
 from trainables.errors import ConfigError
 from trainables.judgements import count_sentences
+from trainables.judgements.judged_metrics import KNOWN, PRECISIONS, RECALLS
+from trainables.metric_table import ANNOTATED, CONDENSED, DIRECTIONS, METRICS, metric_of, name_parts
 
 CURVE = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Values of epsilon of ``--curve``."""
@@ -172,18 +174,12 @@ def evaluate(
         say(f"ranks of {evaluation.captions:,} captions and {evaluation.images:,} images: {ranks}")
 
 
-DIRECTIONS = {"i2t": "image to captions", "t2i": "caption to images"}
-
-_RANKS = {"medr": "median rank", "meanr": "mean rank"}
-_COLUMNS = {"r1": "R@1", "r5": "R@5", "r10": "R@10", **_RANKS, "map5": "mAP@5"}
-_CLASS_COLUMNS = {**{f"r{k}": f"R@{k}" for k in (1, 2, 4, 8)}, **_RANKS}
-
-
 def print_metrics(title: str, metrics: Mapping[str, float], chance: float) -> None:
     """Print both directions of retrieval as a table, a direction a row, beside the rsum of a random ranking."""
+    measured = {parts.measure: metric_of(name).printed for name in metrics if (parts := name_parts(name)).direction}
+    columns = {measure: printed for measure, printed in measured.items() if measure not in LEFT_OUT}
     # Where images retrieve images of their class, both directions are equal.
-    of_classes = "i2t_r8" in metrics
-    columns = _CLASS_COLUMNS if of_classes else _COLUMNS
+    of_classes = any(not METRICS[measure].of_captions for measure in columns)
     rows = [
         [words, *_numbers(metrics, (f"{direction}_{name}" for name in columns))]
         for direction, words in ({"i2t": "image to images"} if of_classes else DIRECTIONS).items()
@@ -192,18 +188,22 @@ def print_metrics(title: str, metrics: Mapping[str, float], chance: float) -> No
     make_console().print(make_table(["direction", *columns.values()], rows, title, texts=1))
 
 
+LEFT_OUT = ("average_recall",)
+"""Metrics that follow from others of the table."""
+
+
 def _numbers(metrics: Mapping[str, float], names: Iterable[str], ending: str = "") -> list[str]:
     return [number_text(metrics[name + ending], name) if name + ending in metrics else "" for name in names]
 
 
-READINGS = {"_annotated": "annotated", "": "judged", "_condensed": "without unjudged"}
+READINGS = {ANNOTATED: "annotated", "": "judged", CONDENSED: "without unjudged"}
 """Ending of the names of judged metrics -> which pairs count."""
 
 
 def print_judged(judged: "JudgedEvaluation") -> None:
     """Print the metrics with and without people's judgements: a row for each direction and choice of pairs."""
     metrics = judged.metrics
-    columns = {"r1": "R@1", "r5": "R@5", "r10": "R@10", "r_precision": "R-Prec", "map_r": "mAP@R"}
+    columns = {name: metric_of(name).printed for name in (*RECALLS, *PRECISIONS)}
     sums = [
         f"{number_text(metrics[name])} {words}"
         for ending, words in READINGS.items()
@@ -227,7 +227,7 @@ def print_judged(judged: "JudgedEvaluation") -> None:
 
 def _known(metrics: Mapping[str, float]) -> list[str]:
     """Return how many of the model's first answers were judged; empty if only fitting pairs were recorded."""
-    names = {"i2t_top10_judged": "captions", "t2i_top10_judged": "images"}
+    names = {f"{way}_{KNOWN}": items for way, items in (("i2t", "captions"), ("t2i", "images"))}
     shares = [
         f"{share_text(metrics[name])} of the first ten {items}" for name, items in names.items() if name in metrics
     ]

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.values import METRICS
+from orchestrator.experiment.values import SELECTING
 from orchestrator.regression.suite import Suite
 from search_spaces import SPACES
 from trainables.config import RANGES, TrialConfig
@@ -52,7 +52,7 @@ def meanings_in(documented: str) -> dict[str, str]:
     }
 
 
-ACCEPTED: dict[str, Iterable[str]] = {"model": FEATURES, "loss": SPACES, "metric": METRICS}
+ACCEPTED: dict[str, Iterable[str]] = {"model": FEATURES, "loss": SPACES, "metric": SELECTING}
 """Keys of a training whose accepted names its class checks in code, so that the annotations do not list the names."""
 
 
@@ -117,7 +117,7 @@ def _type(shape: Mapping[str, Any], parts: Mapping[str, Any]) -> str:
 def _name(shape: Mapping[str, Any], parts: Mapping[str, Any]) -> str:
     if "enum" in shape or "const" in shape:
         words: Sequence[Any] = shape.get("enum", [shape.get("const")])
-        if set(words) >= set(METRICS):
+        if set(words) >= {*SELECTING}:
             return "name of `orchestrator list metrics`"
         return ", ".join(f"`{word}`" for word in words)
     if "prefixItems" in shape:

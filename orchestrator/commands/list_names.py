@@ -4,7 +4,6 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -16,12 +15,14 @@ from orchestrator.commands.keys import Listed, list_keys, make_schema
 from orchestrator.commands.options import Json, Plugins
 from orchestrator.experiment.experiment import shipped_experiments
 from orchestrator.experiment.plugins import load_plugins
-from orchestrator.experiment.values import COUNTS, METRICS, SAMPLERS
+from orchestrator.experiment.values import SAMPLERS
 from orchestrator.experiment.yaml_files import read_yaml
 from orchestrator.regression.suite import shipped_suites
 from orchestrator.text.terminal import make_console, make_table, say, typed_program
 from search_spaces import SPACES
 from trainables.errors import ConfigError, UserError
+from trainables.loss_parameters import LOSS_PARAMETERS
+from trainables.metric_table import DIRECTIONS, counts, may_select, metric_of, name_parts
 from trainables.model_parameters import FEATURES, MODEL_PARAMETERS
 from trainables.plugins.in_use import offered
 from trainables.plugins.plugin import installed_plugins
@@ -30,23 +31,21 @@ from trainables.plugins.plugin import installed_plugins
 def list_losses() -> Iterator[Listed]:
     """Yield the losses with formula, parameters, the searched range of each, how some are learned, and source."""
     from trainables.losses import loss_class
-    from trainables.losses.parameters import learnable_of
 
     for name, space in SPACES.items():
         loss = loss_class(name)
         formula, references = _formula_and_references(loss)
-        rules = {
-            field.name: f"{space.parameters[field.name].rule}; by default {field.default!r}"
-            for field in fields(loss)
-            if field.name in space.parameters
-        }
+        entries = LOSS_PARAMETERS[name]
+        rules = {key: f"{entry.domain.rule}; by default {entry.default!r}" for key, entry in entries.items()}
+        sources = {key: f"{entry.first} ({entry.source})" for key, entry in entries.items() if entry.source}
         yield {
             "name": name,
             "meaning": meaning_of(loss),
             "formula": formula,
             "parameters": _lines(rules),
             "searched": _lines(space.bounds),
-            "learned": _lines(learnable_of(loss)),
+            "published": _lines(sources),
+            "learned": _lines({key: entry.learned for key, entry in entries.items() if entry.learned is not None}),
             "source": references,
         }
 
@@ -74,8 +73,11 @@ def list_samplers() -> Iterator[Listed]:
 
 def list_metrics() -> Iterator[Listed]:
     """Yield the measures of a trial, with the keys of ``search`` that accept each measure."""
-    for names, role in ((METRICS, "metric, objective"), (COUNTS, "objective")):
-        yield from ({"name": name, "meaning": meaning, "can be": role} for name, meaning in names.items())
+    for names, role in ((may_select(), "metric, objective"), (counts(), "objective")):
+        for name in names:
+            entry, way = metric_of(name), DIRECTIONS.get(name_parts(name).direction)
+            meaning = f"{entry.meaning}{f', {way}' if way else ''}"
+            yield {"name": name, "meaning": meaning, "can be": role}
 
 
 def list_files(shipped: Callable[[], Mapping[str, Path]]) -> Iterator[Listed]:
@@ -118,7 +120,7 @@ Kind = Literal["experiment", "suite", "training"]
 WIDTH = 160
 """Columns of a table where the output is no terminal."""
 
-HIDDEN = ("name", "meaning", "file", "formula", "searched", "learned", "source")
+HIDDEN = ("name", "meaning", "file", "formula", "searched", "published", "learned", "source")
 """Texts that have no column of their own in a table of all names."""
 
 

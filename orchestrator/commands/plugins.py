@@ -158,6 +158,10 @@ def _check(plugin: "Plugin", kind: str, name: str) -> Iterator["ContractFinding"
         from orchestrator.studies.sampler_contract import check_sampler_contract
 
         return check_sampler_contract(name)
+    if kind == "metrics":
+        from trainables.contracts.metric_contract import check_metric
+
+        return check_metric(name)
     from trainables.contracts import check_format
 
     return check_format(name)

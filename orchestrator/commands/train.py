@@ -21,6 +21,7 @@ from orchestrator.workload.single import train as begin
 from trainables.checkpoint import EpochReport
 from trainables.config import TrialConfig
 from trainables.errors import UserError
+from trainables.metric_table import values_in
 
 
 class TrainingInterruptedError(UserError):
@@ -126,7 +127,7 @@ def _start_lines(config: TrialConfig, start: TrainingStart) -> list[str]:
 def _line(config: TrialConfig, report: EpochReport) -> str:
     metrics = report.metrics
     left = (config.training.total_epochs - report.epoch) * metrics["time/epoch_seconds"]
-    learned = {name.removeprefix("loss/"): value for name, value in metrics.items() if name.startswith("loss/")}
+    learned = values_in(metrics, "loss")
     return (
         f"epoch {report.epoch:3d}/{config.training.total_epochs}  "
         f"loss {number_text(metrics['train/loss'], decimals=4):>10}  "

@@ -1,6 +1,6 @@
 """The plug-ins of an experiment: names in its file become text and digest, and their offers join our tables."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +12,7 @@ from orchestrator.experiment.yaml_files import Document
 from search_spaces import SPACES, SpaceError
 from search_spaces.independent import declared_space
 from trainables.errors import ConfigError
+from trainables.metric_table import METRICS, name_parts
 from trainables.model_parameters import FEATURES
 from trainables.plugins.in_use import find_plugin, plugin_offering, use
 from trainables.plugins.plugin import Plugin, providers
@@ -69,7 +70,7 @@ def installed_sources(names: Mapping[str, set[str]], listed: Sequence[Any] = ())
     """
     recorded = [plugin.get("offers", {}) for plugin in listed if isinstance(plugin, Mapping)]
     wanted = {}
-    for kind, known in (("losses", SPACES), ("models", FEATURES), ("samplers", SAMPLERS)):
+    for kind, known in (("losses", SPACES), ("models", FEATURES), ("samplers", SAMPLERS), ("metrics", METRICS)):
         mine = {name for name in known if plugin_offering(kind, name) is None}
         wanted[kind] = names.get(kind, set()) - mine - {name for offers in recorded for name in offers.get(kind, {})}
     # A look through all installed distributions takes a moment, for which an experiment with our names does not wait.
@@ -80,12 +81,27 @@ def _names_in(values: Mapping[str, Any]) -> dict[str, set[str]]:
     """Return the names in an experiment that a plug-in may offer, by kind."""
     search = values.get("search")
     sampler = search.get("sampler") if isinstance(search, Mapping) else None
-    kinds = {"losses": values.get("losses"), "models": values.get("models"), "samplers": [sampler]}
+    kinds = {
+        "losses": values.get("losses"),
+        "models": values.get("models"),
+        "samplers": [sampler],
+        "metrics": [name_parts(goal).measure for goal in _goals_in(values)],
+    }
     return {
         kind: {name for name in names if isinstance(name, str)}
         for kind, names in kinds.items()
         if isinstance(names, list | tuple)
     }
+
+
+def _goals_in(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the metrics that an experiment names, as they are typed."""
+    search, overrides = values.get("search"), values.get("overrides")
+    sections: list[Any] = [search, *(overrides if isinstance(overrides, list) else [])]
+    objectives = search.get("objectives") if isinstance(search, Mapping) else None
+    sections += objectives if isinstance(objectives, list) else []
+    goals = (section.get("metric") if isinstance(section, Mapping) else section for section in sections)
+    return (goal for goal in goals if isinstance(goal, str))
 
 
 def changed_plugins(before: Sequence[Plugin], after: Sequence[Plugin]) -> list[str]:

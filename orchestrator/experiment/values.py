@@ -1,8 +1,9 @@
 """The values of a configuration: measures and samplers by name, and types with rules: names, bounds, durations."""
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
@@ -12,46 +13,9 @@ from search_spaces import SPACES
 from search_spaces.space import check_name
 from trainables.config import ParameterValue, TrainingConfig
 from trainables.errors import ConfigError
+from trainables.metric_table import counts, may_select
 from trainables.model_parameters import FEATURES
 from trainables.plugins.in_use import NameTable
-
-_WAYS = {"i2t": "of images that query captions", "t2i": "of captions that query images"}
-_SCORES = {
-    "r1": "queries whose first candidate is a match, in percent",
-    "r5": "queries with a match among the first five candidates, in percent",
-    "r10": "queries with a match among the first ten candidates, in percent",
-    "map5": "mean average precision among the first five candidates, in [0, 1]",
-    "average_recall": "mean of r1, r5 and r10, in percent",
-}
-_COUNTED = {
-    "negatives_per_query": "negatives that contribute to the gradient of a query, the mean over queries that have any",
-    "negatives_per_batch": "negatives that contribute to the gradient, summed over the queries of a batch",
-    "queries_without_gradient": "queries of a batch to whose gradient no negative contributes",
-    "negative_weight": "summed weight of a query's contributing negatives, the mean over all queries",
-    "positive_weight": "weight of a query's positive, the mean over all queries",
-    "effective_negatives_entropy": "effective number of a query's negatives, exp of the entropy of their weights",
-    "effective_negatives_squares": "effective number of a query's negatives, 1 over the sum of their squared shares",
-    "gradient_share_hardest1": "share of the weight of a query's negatives that its hardest negative has, in [0, 1]",
-    "gradient_share_hardest5": "share of the weight of a query's negatives that its five hardest have, in [0, 1]",
-}
-
-METRICS = {
-    "val/rsum": "sum of r1, r5 and r10 of both directions on the val split, in [0, 600]",
-    "val/r1_r5_sum": "sum of r1 and r5 of both directions on the val split, in [0, 400]",
-    **{f"val/{way}_{name}": f"{meaning}, {whose}" for way, whose in _WAYS.items() for name, meaning in _SCORES.items()},
-}
-"""The metrics that can be maximised: a larger value is better."""
-
-COUNTS = {
-    **{
-        f"cocos/{way}_{name}": f"{meaning}, {whose}"
-        for way, whose in _WAYS.items()
-        for name, meaning in _COUNTED.items()
-    },
-    "cocos/gradient_negatives": "negative pairs whose similarity has a gradient above epsilon, from autograd",
-    "cocos/gradient_positives": "positive pairs whose similarity has a gradient above epsilon, from autograd",
-}
-"""The COCOS counts that every loss has at a trial's best epoch; they can be further objectives."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +88,29 @@ class ListedValues(BaseModel):
 
     model_config = STRICT
     values: Annotated[tuple[ParameterValue, ...], Field(min_length=1)]
+
+
+class _Names(Collection[str]):
+    """Names that are made anew whenever they are asked for, because plug-ins add to them."""
+
+    def __init__(self, make: Callable[[], Iterable[str]]) -> None:
+        self._make = make
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._make())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, name: object) -> bool:
+        return any(name == known_name for known_name in self)
+
+
+SELECTING = _Names(may_select)
+"""The metrics that can be maximised: a larger value is better."""
+
+OBJECTIVES = _Names(lambda: chain(may_select(), counts()))
+"""Those, and the counts of contributing samples, which can be further objectives."""
 
 
 def known(names: Collection[str]) -> Any:
@@ -203,8 +190,8 @@ Name = Annotated[str, AfterValidator(check_folder_name), Field(json_schema_extra
 ModelName = Annotated[str, *known(FEATURES)]
 LossName = Annotated[str, *known(SPACES)]
 SamplerName = Annotated[str, *known(SAMPLERS)]
-Metric = Annotated[str, *known(tuple(METRICS))]
-Goal = Annotated[str, *known((*METRICS, *COUNTS))]
+Metric = Annotated[str, *known(SELECTING)]
+Goal = Annotated[str, *known(OBJECTIVES)]
 Hours = Annotated[float, Field(gt=0), BeforeValidator(_in_unit("h"))]
 TrainingChange = Annotated[dict[str, Any], AfterValidator(check_training)]
 Minutes = Annotated[float, Field(gt=0), BeforeValidator(_in_unit("min"))]

@@ -18,12 +18,13 @@ from tensorboardX.proto.summary_pb2 import Summary, SummaryMetadata
 from tensorboardX.summary import scalar
 
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.exports.trial_run import BEST, TEST, TrialRun, replaced_folder, trial_runs
+from orchestrator.exports.trial_run import BEST, TrialRun, replaced_folder, trial_runs
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import TrialState
+from trainables.metric_table import TEST, VAL, in_section, parts_of
 
 EVENT_FILES = "*events.out.tfevents.*"
-RECALLS = tuple(f"{direction}_r{rank}" for direction in ("i2t", "t2i") for rank in (1, 5, 10))
+RECALLS = parts_of("rsum")[0]
 """Metrics that the HParams page shows beside the searched metrics; all other metrics are curves alone."""
 
 
@@ -130,6 +131,6 @@ def _shown(experiment: Experiment, runs: Sequence[TrialRun]) -> list[str]:
     measured: Mapping[str, None] = dict.fromkeys(name for run in runs for name in run.best)
     goals = [f"{BEST}{goal.metric}" for goal in experiment.search.goals]
     goals += [f"{BEST}{cell.metric}" for cell in experiment.cells()]
-    on_test = [TEST + goal.removeprefix(f"{BEST}val/") for goal in goals]
-    recalls = [f"{prefix}{name}" for prefix in (f"{BEST}val/", TEST) for name in RECALLS]
+    on_test = [in_section(goal, TEST) for goal in goals]
+    recalls = [f"{prefix}{name}" for prefix in (f"{BEST}{VAL}/", f"{TEST}/") for name in RECALLS]
     return [name for name in dict.fromkeys([*goals, *on_test, *recalls]) if name in measured]

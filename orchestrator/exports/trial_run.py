@@ -19,6 +19,7 @@ from orchestrator.results.confirmation import metrics_of
 from orchestrator.text.values import guarded
 from trainables.errors import ConfigError
 from trainables.files import whole_directory
+from trainables.metric_table import TEST, is_in
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -49,7 +50,6 @@ WRITERS: dict[str, Callable[["DataFrame"], bytes]] = {".csv": _as_csv, ".parquet
 """Ending of a file -> function that makes its content."""
 
 
-TEST = "test/"
 BEST = "best/"
 """Prefix of a metric at the epoch with the highest value of the study's metric."""
 
@@ -90,8 +90,7 @@ def trial_runs(history: History) -> Iterator[TrialRun]:
             if name != "loss"
         }
         best = {
-            name if name.startswith(TEST) else f"{BEST}{name}": value
-            for name, value in metrics_of(trial, history).items()
+            name if is_in(name, TEST) else f"{BEST}{name}": value for name, value in metrics_of(trial, history).items()
         }
         yield TrialRun(trial, {**trial.combination, **status, **searched}, best)
 

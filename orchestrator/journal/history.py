@@ -131,8 +131,9 @@ class History:
         prior: Study -> settings from elsewhere that it tries first; ``None`` where none were read.
         tests_opened: Dataset -> trials for which its test split was opened, in order.
         test_openings: Dataset -> how often its test split was opened.
-        tests, test_ranks, test_judged: Trial -> its metrics on the test split, the ranks of its queries, and those of
-            the candidates that people judged. See ``EvaluatedOnTest``; no entry where the record has none.
+        tests, test_ranks, test_judged, test_values: Trial -> its metrics on the test split, the ranks of its queries,
+            those of the candidates that people judged, and the values of images in the metrics of plug-ins. See
+            ``EvaluatedOnTest``; no entry where the record has none.
         confirm_looks: Dataset -> how often its test split was opened for trials of a confirmation.
         plans: Dataset -> the newest plan of its confirmation; no entry where an older version confirmed.
         is_rerun: Whether the trials are those of a suite of baselines; its experiment searches and confirms nothing.
@@ -161,6 +162,7 @@ class History:
     tests: dict[str, Mapping[str, float]] = field(default_factory=dict)
     test_ranks: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     test_judged: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
+    test_values: dict[str, Mapping[str, str]] = field(default_factory=dict)
     confirm_looks: dict[str, int] = field(default_factory=dict)
     plans: dict[str, records.ConfirmationPlan] = field(default_factory=dict)
     is_rerun: bool = False
@@ -349,6 +351,8 @@ class History:
             self.test_ranks[record.trial] = record.ranks
         if record.judged is not None:
             self.test_judged[record.trial] = list(record.judged)
+        if record.values is not None:
+            self.test_values[record.trial] = record.values
 
     def _on_memory_measured(self, record: records.MemoryMeasured) -> None:
         self.footprints[record.study] = record.peak, record.room

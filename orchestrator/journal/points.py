@@ -11,6 +11,7 @@ from operator import attrgetter
 from statistics import fmean
 
 from orchestrator.journal.trial import Stage, Trial, TrialState
+from trainables.metric_table import VAL, values_in
 
 FEWEST_EPOCHS = 2
 """Epochs from which on equal values in each epoch are no coincidence."""
@@ -126,10 +127,7 @@ def trained_alike(first: Trial, other: Trial) -> bool:
 
 
 def _on_val(trial: Trial) -> dict[int, dict[str, float]]:
-    return {
-        epoch: {name: value for name, value in metrics.items() if name.startswith("val/")}
-        for epoch, metrics in trial.epochs.items()
-    }
+    return {epoch: values_in(metrics, VAL) for epoch, metrics in trial.epochs.items()}
 
 
 def differing(trials: Sequence[Trial]) -> list[str]:

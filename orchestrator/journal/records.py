@@ -10,7 +10,7 @@ from msgspec import structs
 
 from orchestrator.journal.trial import PriorPoint, Stage, TrialState, WarmTrial
 
-LEFT_OUT = frozenset({"format", "elapsed", "first", "level", "ranks", "judged", "search"})
+LEFT_OUT = frozenset({"format", "elapsed", "first", "level", "ranks", "judged", "values", "search"})
 """Fields that a line does not have where they are ``None``."""
 
 
@@ -303,11 +303,14 @@ class EvaluatedOnTest(TrialRecord, frozen=True, kw_only=True, tag="test_evaluate
         ranks: The ranks of the queries, see ``trainables.ranks.Ranks.to_text``; older versions did not keep them.
         judged: Where people's judgements lie beside the dataset: the ranks of the candidates that people judged to fit,
             one mapping per source of judgements, see ``trainables.judgements.judged_metrics.JudgedRanks.to_text``.
+        values: Metric of a plug-in, of one direction -> the value of each test image, see
+            ``trainables.ranks.pack_numbers``.
     """
 
     metrics: Mapping[str, float]
     ranks: Mapping[str, Any] | None = None
     judged: Sequence[Mapping[str, Any]] | None = None
+    values: Mapping[str, str] | None = None
 
 
 class ExperimentEnded(Record, frozen=True, kw_only=True, tag="experiment_ended"):

@@ -11,12 +11,12 @@ import numpy as np
 
 from orchestrator.judging.columns import FINISHED, Columns
 from orchestrator.judging.records import Cell, Record, cell_of
-from orchestrator.results.crossed import image_values
 from orchestrator.results.runs import RunId, Runs
 from orchestrator.results.statistics import Measure, Sample
 from orchestrator.text.values import value_text
 from orchestrator.text.wording import listed
 from trainables.errors import ConfigError, DataError
+from trainables.metric_values import image_values
 from trainables.ranks import read_ranks
 
 VALUE = "value"

@@ -23,6 +23,8 @@ from importlib.resources import files
 from pathlib import PurePath
 from types import MappingProxyType
 
+from trainables.metric_table import STD, name_parts, parts_of, spread_of
+
 RETRIEVAL, TRIPLET_COCOS, NT_XENT_COCOS, SMOOTH_AP_COCOS = 1, 2, 3, 4
 """Numbers of the tables of Bleeker and de Rijke (2022)."""
 
@@ -65,7 +67,7 @@ _METRICS = {
 }
 
 
-_RECALLS = tuple(f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10))
+_RECALLS = tuple(parts_of("rsum")[0])
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,8 @@ def published_row(
 
 
 def _row(record: Mapping[str, str], runs: int) -> PublishedRow:
-    means = [column.removesuffix("_std") for column in record if column.endswith("_std")]
+    spreads = [parts for column in record if (parts := name_parts(column)).ending == STD]
+    means = [str(parts._replace(ending="")) for parts in spreads]
     return PublishedRow(
         number=record["experiment_id"],
         dataset=DATASETS[record["dataset"]],
@@ -133,7 +136,9 @@ def _row(record: Mapping[str, str], runs: int) -> PublishedRow:
         loss=LOSSES[record["loss"]],
         parameters=MappingProxyType({PARAMETERS[record["hyperparameter"]]: float(record["hyperparameter_value"])}),
         runs=runs,
-        values=MappingProxyType({_metric(name): (float(record[name]), float(record[f"{name}_std"])) for name in means}),
+        values=MappingProxyType(
+            {_metric(name): (float(record[name]), float(record[spread_of(name)])) for name in means}
+        ),
     )
 
 
@@ -141,7 +146,7 @@ def _other_row(record: Mapping[str, str]) -> PublishedRow:
     printed = {name: float(record[name]) for name in (*_RECALLS, "rsum") if record[name]}
     if "rsum" not in printed and all(name in printed for name in _RECALLS):
         printed["rsum"] = round(sum(printed.values()), 1)
-    spread = {name: float(record[f"{name}_std"]) for name in printed if record[f"{name}_std"]}
+    spread = {name: float(record[spread_of(name)]) for name in printed if record[spread_of(name)]}
     return PublishedRow(
         number=record["paper"],
         dataset=record["dataset"],
@@ -155,7 +160,5 @@ def _other_row(record: Mapping[str, str]) -> PublishedRow:
 
 def _metric(column: str) -> str:
     """Return our name of a column, e.g. ``i2t_avg_recall`` -> ``i2t_average_recall``."""
-    if column == "rsum":
-        return column
-    way, name = column.split("_", 1)
-    return f"{way}_{_METRICS.get(name, name)}"
+    parts = name_parts(column)
+    return str(parts._replace(measure=_METRICS.get(parts.measure, parts.measure)))

@@ -65,13 +65,14 @@ class CellRuns(msgspec.Struct, frozen=True, omit_defaults=True):
         return mine.data_digest == theirs.data_digest and _whole(mine.config) == _whole(theirs.config)
 
     def is_identical(self, other: "CellRuns") -> bool:
-        """Whether there are seeds that both runs have, all with the same numbers.
+        """Whether there are seeds that both runs have, all with the same numbers, of metrics that both have.
 
         Training is deterministic, so one equal seed says that nothing changed which a further seed could show. That
-        seed would only add the spread between seeds, which is no change.
+        seed would only add the spread between seeds, which is no change. A new version may measure more.
         """
-        shared = self.values.keys() & other.values.keys()
-        return bool(shared) and all(self.values[seed] == other.values[seed] for seed in shared)
+        pairs = [(self.values[seed], other.values[seed]) for seed in self.values.keys() & other.values.keys()]
+        shared = [(mine, theirs, name) for mine, theirs in pairs for name in mine.keys() & theirs.keys()]
+        return bool(shared) and all(mine[name] == theirs[name] for mine, theirs, name in shared)
 
 
 class Accepted(msgspec.Struct, frozen=True):

@@ -56,6 +56,7 @@ from orchestrator.winners.winners import evaluate_on_test
 from orchestrator.workload.workload import Workload
 from trainables.config import TrialConfig
 from trainables.extras import require
+from trainables.metric_table import COCOS, TEST, VAL, is_in, is_value
 
 if TYPE_CHECKING:
     from orchestrator.tuner.session import Session
@@ -250,13 +251,13 @@ def _runs(config: TrialConfig, trials: Sequence[Trial], history: History) -> Cel
 def _values(trial: Trial, history: History) -> dict[str, float]:
     """Return the scores of the best epoch, and training loss and COCOS counts of the first and of the last epoch."""
     best = trial.epochs[trial.best_epoch or trial.last_epoch]
-    values = {name: value for name, value in best.items() if name.startswith("val/") and not name.endswith("_best")}
+    values = {name: value for name, value in best.items() if is_in(name, VAL) and is_value(name)}
     values |= {f"test/{name}": value for name, value in history.tests.get(trial.id, {}).items()}
     for when, epoch in (("first", 1), ("last", trial.last_epoch)):
         values |= {
             f"{when}/{name}": value
             for name, value in trial.epochs[epoch].items()
-            if name == "train/loss" or (name.startswith("cocos/") and not name.endswith("_std"))
+            if name == "train/loss" or (is_in(name, COCOS) and is_value(name))
         }
     return values
 
@@ -313,7 +314,7 @@ def first_references(before: Accepted, runs: Mapping[str, CellRuns]) -> dict[str
     for name in sorted(before.cells.keys() & runs.keys()):
         old = before.cells[name]
         scores = {
-            seed: {metric: value for metric, value in run.items() if metric.startswith(("val/", "test/"))}
+            seed: {metric: value for metric, value in run.items() if is_in(metric, VAL, TEST)}
             for seed, run in old.values.items()
         }
         first = before.first.get(name) or CellRuns(old.conditions, scores, when=before.when)

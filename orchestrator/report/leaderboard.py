@@ -11,7 +11,8 @@ from orchestrator.report.figures import plain
 from orchestrator.report.loss_figures import counted_epoch
 from orchestrator.report.studies import Study
 from orchestrator.text.values import duration_text, value_text
-from orchestrator.text.wording import metric_text, metric_words, parameter_names
+from orchestrator.text.wording import metric_name, metric_text, metric_words, parameter_names
+from trainables.metric_table import COCOS, COCOS_START, VAL, is_in, is_value
 from trainables.parameter_values import is_number
 
 PARAMETER = "parameter "
@@ -83,7 +84,7 @@ def _columns(metric: str, further: Sequence[str], rows: Sequence[TrialRow]) -> l
     first = (*further, *(key for key in SHOWN if key not in (metric, *further)))
     metrics = [key for key in counts if "/" in key and key not in (metric, *first, *parameters)]
     # The counts of contributing samples come first, because no other program has them.
-    metrics.sort(key=lambda key: not key.startswith("cocos"))
+    metrics.sort(key=lambda key: not is_in(key, COCOS, COCOS_START))
     return [
         TrialColumn("trial", "Trial"),
         TrialColumn("value", metric_words(metric), numeric=True),
@@ -92,7 +93,10 @@ def _columns(metric: str, further: Sequence[str], rows: Sequence[TrialRow]) -> l
             TrialColumn(key, name, numeric=key in numbers, minor=True, off=key not in common)
             for key, name in zip(parameters, names.values(), strict=True)
         ),
-        *(TrialColumn(key, metric_words(key).removeprefix("val "), True, minor=key not in further) for key in first),
+        *(
+            TrialColumn(key, metric_name(key) if is_in(key, VAL) else metric_words(key), True, minor=key not in further)
+            for key in first
+        ),
         TrialColumn("epochs", "Epochs", numeric=True, minor=True),
         TrialColumn("seconds", "Time", numeric=True, minor=True),
         TrialColumn("epochs_to_95", "Epochs to 95 %", numeric=True, minor=True, off=True),
@@ -144,10 +148,8 @@ def _metrics(trial: Trial) -> dict[str, float]:
     best = dict(trial.at_best)
     epoch = counted_epoch(trial) if trial.best_epoch else None
     if epoch not in (None, trial.best_epoch):
-        best |= {name: value for name, value in trial.epochs[epoch].items() if name.startswith("cocos")}
-    return {
-        name: value for name, value in best.items() if name != trial.metric and not name.endswith(("_best", "_std"))
-    }
+        best |= {name: value for name, value in trial.epochs[epoch].items() if is_in(name, COCOS, COCOS_START)}
+    return {name: value for name, value in best.items() if name != trial.metric and is_value(name)}
 
 
 def _details(trial: Trial, repeats: Sequence[Trial]) -> list[tuple[str, str]]:

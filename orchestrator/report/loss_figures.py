@@ -30,6 +30,7 @@ from orchestrator.report.studies import Study, by_dataset, leaders_of
 from orchestrator.results.answer import Json
 from orchestrator.text.values import value_text
 from orchestrator.text.wording import metric_words, number_text, printed, setting_text
+from trainables.metric_table import COCOS, DIRECTIONS, in_section, is_in, name_parts
 
 POINTS = np.linspace(-1, 1, 201)
 """Points at which curves are drawn: cosine similarities, or differences of cosine similarities, in [-1, 1]."""
@@ -40,7 +41,6 @@ Weights = tuple[np.ndarray, ...]
 Counted = Sequence[tuple[Trial, Mapping[str, float]]]
 """Trials whose contributing samples were counted, each with the metrics of that epoch."""
 
-PREFIX = "cocos/"
 NAMED = 5
 """Most hyper-parameters in a caption; the leaderboard has all."""
 COUNTED = "in the counted epoch:<br>%{xaxis.title.text} %{x:.4g}<br>%{yaxis.title.text} %{y:.4g}"
@@ -85,12 +85,12 @@ def cocos_figure(studies: Sequence[Study]) -> Figure:
     options = []
     for dataset, group in groups.items():
         counted = [(study, _counted(study)) for study in group]
-        # Of the names without ``cocos/`` and direction, in the order in which they were reported.
-        names = (name for _, counts in counted for _, metrics in counts for name in metrics if name.startswith(PREFIX))
+        # Without section and direction, in the order in which they were reported.
+        names = (name for _, counts in counted for _, metrics in counts for name in metrics if is_in(name, COCOS))
         for counter in dict.fromkeys(map(_without_direction, names)):
             label = f"{printed(dataset)}: {metric_words(counter)}" if len(groups) > 1 else metric_words(counter)
-            directions = {f"i2t_{counter}": "image to captions", f"t2i_{counter}": "caption to images", counter: ""}
-            panels = [_cocos_panel(counted, PREFIX + name, words) for name, words in directions.items()]
+            directions = {**{f"{way}_{counter}": words for way, words in DIRECTIONS.items()}, counter: ""}
+            panels = [_cocos_panel(counted, in_section(name, COCOS), words) for name, words in directions.items()]
             options.append(Option(label, [panel for panel in panels if panel is not None]))
     note = (
         "A dot is a trial: contributing samples of the loss's gradient against the metric, at the best epoch or "
@@ -116,7 +116,7 @@ def counted_epoch(trial: Trial) -> int | None:
 
 
 def _is_counted(metrics: Mapping[str, float]) -> bool:
-    return any(name.startswith(PREFIX) for name in metrics)
+    return any(is_in(name, COCOS) for name in metrics)
 
 
 def _weight_panels(studies: Sequence[Study], ranked: Sequence[str]) -> list[Panel]:
@@ -161,7 +161,7 @@ def _weight_line(name: str, style: Json, weights: np.ndarray, peak: float) -> Js
 
 
 def _without_direction(name: str) -> str:
-    return name.removeprefix(PREFIX).removeprefix("i2t_").removeprefix("t2i_")
+    return str(name_parts(name)._replace(section="", direction=""))
 
 
 def _cocos_panel(counted: Sequence[tuple[Study, Counted]], key: str, words: str) -> Panel | None:

@@ -49,13 +49,13 @@ from orchestrator.text.wording import (
     BRIEF,
     listed,
     metric_meaning,
-    metric_name,
     metric_words,
     number_text,
     p_equals,
     printed,
     setting_text,
 )
+from trainables.metric_table import without_section
 from trainables.ranks import Ranks, chance_rsum
 
 UNCONFIRMED, RUNNING = "unconfirmed", "running"
@@ -464,7 +464,7 @@ def chance_of(summary: Summary, dataset: str) -> float | None:
 
 def measure_of(metric: str, summaries: Iterable[Summary]) -> str:
     """Return what a metric measures; of ``rsum`` also the values of random rankings, see ``chance_of``."""
-    name = metric_name(metric)
+    name = without_section(metric)
     chances = (chance_of(summary, dataset) for summary in summaries for dataset in summary.datasets)
     return metric_meaning(name, *(chance for chance in chances if chance is not None and name == "rsum"))
 

@@ -35,6 +35,7 @@ from orchestrator.text.wording import (
     setting_text,
 )
 from search_spaces import Range, StudySpace, Values
+from trainables.metric_table import without_section
 from trainables.parameter_values import is_number
 
 BEST_SETTINGS, EFFECTS = "best_settings", "effects"
@@ -324,7 +325,7 @@ def _metrics(loss_bands: Sequence[Band]) -> dict[str, str]:
 
 def _value_columns(key: str, headings: Mapping[str, str], shows: str) -> list[Column]:
     """Return a column for each metric, from metric -> heading; ``key`` is the key of the first column."""
-    keys = [key, *(f"{key}_{metric_name(metric)}" for metric in list(headings)[1:])]
+    keys = [key, *(f"{key}_{without_section(metric)}" for metric in list(headings)[1:])]
     return [Column(name, headings[metric], metric, shows=shows) for name, metric in zip(keys, headings, strict=True)]
 
 

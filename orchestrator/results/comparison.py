@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from orchestrator.results.crossed import crossed_test
-from orchestrator.results.metric_ranges import range_of
 from orchestrator.results.runs import Runs, Unit
 from orchestrator.results.statistics import (
     SAME,
@@ -27,6 +26,7 @@ from orchestrator.results.statistics import (
     one_sided,
     welch_test,
 )
+from trainables.metric_table import range_of
 
 EQUAL = 1e-9
 """Means of two candidates without seeds that are this close are equal."""

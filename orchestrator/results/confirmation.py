@@ -34,7 +34,6 @@ from orchestrator.results.confirmation_plan import (
     share_runs,
     wanted_plans,
 )
-from orchestrator.results.crossed import image_values
 from orchestrator.results.race import LEVEL as RACE_LEVEL
 from orchestrator.results.race import Race, run_race
 from orchestrator.results.runs import RunId, Runs
@@ -43,7 +42,9 @@ from orchestrator.results.verdict import DatasetVerdict, judge
 from orchestrator.text.values import in_digits
 from orchestrator.text.wording import listed, parameter_names, printed, setting_text
 from trainables.errors import ConfigError
-from trainables.ranks import Ranks
+from trainables.metric_table import BEST, TEST, in_section, name_parts, without_section
+from trainables.metric_values import image_values
+from trainables.ranks import Ranks, unpack_numbers
 
 OLDER_LEVEL = 0.04
 """Level of a fixed design whose plan has no level, because an older version made it."""
@@ -298,7 +299,7 @@ class Confirmation:
             DataError: If kept ranks are damaged.
         """
         selection = self.history.metric
-        decisive = metric or f"test/{selection.partition('/')[2]}"
+        decisive = metric or in_section(selection, TEST)
         confirm = self.history.confirm
         # A confirmation that began before the key ``verdict`` existed keeps the rule of its time: seeds alone decide.
         varying = rule or confirm.verdict or "seeds"
@@ -361,12 +362,16 @@ class Confirmation:
         """Return trial -> values of the images, of trials whose kept ranks have the queries of the first kept ranks."""
         texts = self.history.test_ranks
         kept = {training.id: Ranks.from_text(texts[training.id]) for training in self.repeats if training.id in texts}
-        name, first = metric.partition("/")[2], next(iter(kept.values()), None)
+        name, first = without_section(metric), next(iter(kept.values()), None)
         return {
-            trial: image_values(ranks, name)
+            trial: image_values(ranks, name, self._values_of(trial))
             for trial, ranks in kept.items()
             if first is not None and ranks.has_queries_of(first)
         }
+
+    def _values_of(self, trial: str) -> dict[str, Sample]:
+        """Return metric of a plug-in, of one direction -> the kept values of the images (``DataError`` if damaged)."""
+        return {name: unpack_numbers(text) for name, text in self.history.test_values.get(trial, {}).items()}
 
     def trained_elsewhere(self, label: str, runs: Sequence[tuple[Mapping[str, float], Ranks]]) -> Runs:
         """Return a model that was trained elsewhere as a candidate for ``judge``.
@@ -390,11 +395,13 @@ class Confirmation:
                 f"--candidate {label}: answers other queries than the test split of {self.dataset} on which the "
                 "experiment was confirmed; take the data that the experiment had"
             )
-        metric = self.history.metric.partition("/")[2]
+        metric = without_section(self.history.metric)
         return Runs.of_seeds(
             label,
             {index: metrics for index, (metrics, _) in enumerate(runs)},
-            images={f"test/{metric}": {index: image_values(ranks, metric) for index, (_, ranks) in enumerate(runs)}},
+            images={
+                in_section(metric, TEST): {index: image_values(ranks, metric) for index, (_, ranks) in enumerate(runs)}
+            },
             dataset=self.dataset,
             model=OUTSIDE,
             loss=label,
@@ -464,15 +471,14 @@ def most_trainings(plans: Sequence[ConfirmationPlan], history: History) -> int:
     return len(known) + sum(race.trainings - race.used for race in races if race.ended is None)
 
 
-def best_metrics(trial: Trial, prefix: str = "") -> dict[str, float]:
-    """Return the metrics of the best epoch whose names begin with a prefix, which is removed, except running bests."""
-    named = {name: value for name, value in trial.at_best.items() if name.startswith(prefix)}
-    return {name.removeprefix(prefix): value for name, value in named.items() if not name.endswith("_best")}
+def best_metrics(trial: Trial) -> dict[str, float]:
+    """Return the metrics of the best epoch, except running bests."""
+    return {name: value for name, value in trial.at_best.items() if name_parts(name).ending != BEST}
 
 
 def metrics_of(trial: Trial, history: History) -> dict[str, float]:
     """Return a trial's metrics at its best epoch and, under ``test/``, its metrics on the test split."""
-    test = {f"test/{name}": value for name, value in history.tests.get(trial.id, {}).items()}
+    test = {f"{TEST}/{name}": value for name, value in history.tests.get(trial.id, {}).items()}
     return best_metrics(trial) | test
 
 

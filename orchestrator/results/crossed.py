@@ -20,30 +20,20 @@ difference in 28 % of pairs without one with 2 seeds, at a level of 4 %. It does
 5. Where images cause most of the spread, it counts e three times [Owen2007] and finds fewer differences than this test.
 ``python -m tests.benchmarks verdicts`` simulates both.
 
-The unit is the image with its captions: captions of one image are correlated, so a caption is no independent
-observation. Every metric that can select is a mean over queries; the value of an image in such a metric is
-
-    image to caption:  y_i = q_i                                with q_i the value of the image as a query
-    caption to image:  y_i = m + (sum of q_c - n_i m) / n       with the n_i captions of the image, n = mean of n_i,
-                                                                and m = mean of q_c over all captions
-
-The mean of y_i over the images is the metric, and the spread of y_i shows how the metric varies over images. Where all
-images have equally many captions, y_i is the mean over the captions of the image. The candidates of a query (the
-gallery) are fixed, because a rank among other candidates is not known without the model. The file
+The unit is the image with its captions. ``trainables.metric_values`` has the value of each image. The candidates of a
+query (the gallery) are fixed, because a rank among other candidates is not known without the model. The file
 ``docs/evidence/verdict-errors.md`` measures the variation that this leaves out.
 
 References:
     [Searle1992] Searle, Casella and McCulloch, Variance Components, section 4.4: the two-way crossed random model.
     [Satterthwaite1946] Satterthwaite, An approximate distribution of estimates of variance components, Biometrics 2.
     [Owen2007] Owen, The pigeonhole bootstrap, Annals of Applied Statistics 1, 386-411.
-    [Cochran1977] Cochran, Sampling Techniques, section 6.3: the ratio estimator and its residuals.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.results.statistics import DifferenceTest, Sample
-from trainables.ranks import Integers, Ranks
+from orchestrator.results.statistics import DifferenceTest
 
 ImageRows = NDArray[np.float64]
 """The values of a candidate's runs, shape (S, I): one row per seed, one column per image."""
@@ -81,70 +71,3 @@ def own_parts(runs: ImageRows) -> tuple[float, float]:
     left = runs - runs.mean(0) - runs.mean(1)[:, None] + runs.mean()
     mean_square = float((left**2).sum()) / ((seeds - 1) * (images - 1))
     return float(runs.mean(1).var(ddof=1)) / seeds, mean_square / (seeds * images)
-
-
-DEPTH = 5
-"""Number of first candidates that count in average precision (AP@5)."""
-
-_SUMS = {
-    "rsum": [f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)],
-    "r1_r5_sum": [f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5)],
-}
-
-
-def image_values(ranks: Ranks, metric: str) -> Sample:
-    """Return the value of each image; the mean of the values is the metric.
-
-    Args:
-        ranks: Ranks of a split with I images.
-        metric: A metric that can select, without its split: ``rsum``, ``i2t_r1``, ``t2i_map5`` ...
-
-    Returns:
-        Shape (I,), in the unit of the metric.
-
-    Raises:
-        KeyError: If the metric is no mean over queries, e.g. a median rank.
-    """
-    if metric in _SUMS:
-        return np.asarray(sum(image_values(ranks, part) for part in _SUMS[metric]))
-    way, _, name = metric.partition("_")
-    if name == "average_recall":
-        return np.asarray(sum(image_values(ranks, f"{way}_r{k}") for k in (1, 5, 10)) / 3)
-    # The rank of each positive, and the query of each; each caption is the query of one positive.
-    rank, query = ranks.i2t, ranks.image_of_caption
-    if way == "t2i":
-        rank, query = ranks.t2i, np.arange(len(ranks.t2i), dtype=np.int32)
-    if name == "map5":
-        values = _average_precision(rank, query)
-    else:
-        rank = ranks.of_images() if way == "i2t" else rank
-        values = np.where(rank <= {"r1": 1, "r5": 5, "r10": 10}[name], 100.0, 0.0)
-    return values if way == "i2t" else over_captions(values, ranks.image_of_caption)
-
-
-def _average_precision(rank: Integers, query: Integers) -> Sample:
-    """Return AP@5 of each query as published: divided by the hits among the first five.
-
-    Args:
-        rank: Rank of each positive among the negatives of its query, shape (P,).
-        query: Query of each positive, shape (P,), non-decreasing from 0 without a gap.
-    """
-    order = np.lexsort((rank, query))
-    first = np.searchsorted(query, np.arange(query[-1] + 1))
-    place = np.arange(len(query)) - first[query] + 1
-    # ``rank`` counts only negatives, but the better positives of the query precede this positive as well.
-    position = rank[order] + place - 1
-    hit = position <= DEPTH
-    total = np.add.reduceat(np.where(hit, place / position, 0.0), first)
-    return np.asarray(total / np.maximum(np.add.reduceat(hit, first, dtype=np.int64), 1))
-
-
-def over_captions(values: Sample, image_of_caption: Integers) -> Sample:
-    """Return the value of each image from the values of its captions, see the head of this module.
-
-    Both have the shape (C,); images count from 0 without a gap.
-    """
-    captions = np.bincount(image_of_caption)
-    sums = np.bincount(image_of_caption, weights=values)
-    mean = values.mean()
-    return np.asarray(mean + (sums - captions * mean) / captions.mean())

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.journal.history import History
 from orchestrator.results.answers import Summary
 from orchestrator.results.confirmation import metrics_of
+from trainables.metric_table import COCOS, is_in, is_value, spread_of, without_section
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-COCOS = "cocos/"
 
 
 def trials_frame(history: History) -> "DataFrame":
@@ -55,15 +54,15 @@ def cocos_frame(history: History) -> "DataFrame":
     rows = [
         {
             "trial": trial.id,
-            "counter": name.removeprefix(COCOS),
+            "counter": without_section(name),
             "loss": trial.config.loss,
             "mean": value,
-            "std": metrics.get(f"{name}_std"),
+            "std": metrics.get(spread_of(name)),
         }
         for trial in history.trials.values()
         for metrics in [metrics_of(trial, history)]
         for name, value in metrics.items()
-        if name.startswith(COCOS) and not name.endswith("_std")
+        if is_in(name, COCOS) and is_value(name)
     ]
     return _frame(rows, ["trial", "counter"])
 

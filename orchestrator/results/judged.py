@@ -20,17 +20,10 @@ from orchestrator.results.confirmation import Confirmation
 from orchestrator.results.questions import answer_questions
 from orchestrator.results.statistics import Sample
 from orchestrator.results.verdict import DatasetVerdict
-from orchestrator.text.wording import metric_words, number_text, share_text
+from orchestrator.text.wording import metric_name, number_text, share_text
 from trainables.judgements import TITLES
-from trainables.judgements.judged_metrics import (
-    CONDENSED,
-    RECALLS,
-    WAYS,
-    DirectionRanks,
-    JudgedRanks,
-    parts_of,
-    query_values,
-)
+from trainables.judgements.judged_metrics import KNOWN, RECALLS, DirectionRanks, JudgedRanks, query_values
+from trainables.metric_table import CONDENSED, DIRECTIONS, name_parts, parts_of, without_section
 
 
 def judged_verdicts(confirmation: Confirmation) -> dict[str, dict[str, DatasetVerdict]]:
@@ -77,22 +70,21 @@ def counterpart(metric: str) -> str:
         >>> counterpart("test/i2t_r1"), counterpart("test/t2i_map5")
         ('i2t_r1', 'rsum')
     """
-    name = metric.rpartition("/")[2]
-    return name if name.partition("_")[2] in RECALLS else "rsum"
+    return without_section(metric) if name_parts(metric).measure in RECALLS else "rsum"
 
 
 def judged_image_values(ranks: JudgedRanks, metric: str) -> Sample:
     """Return the value of each image that has a query, shape (I,); the mean of the values is the metric."""
     images = np.unique(np.concatenate([ranks.i2t.owners, ranks.t2i.owners]))
     values = np.zeros(len(images))
-    for part, weight in parts_of(metric).items():
-        way, _, name = part.partition("_")
-        direction: DirectionRanks = getattr(ranks, way)
-        scores = query_values(direction, name)
+    parts, divisor = parts_of(metric)
+    for name in map(name_parts, parts):
+        direction: DirectionRanks = getattr(ranks, name.direction)
+        scores = query_values(direction, str(name._replace(direction="")))
         mean = scores.mean()
         places = np.searchsorted(images, direction.owners)
         apart = np.bincount(places, weights=scores - mean, minlength=len(images))
-        values += weight * (mean + apart * len(images) / len(scores))
+        values += (mean + apart * len(images) / len(scores)) / divisor
     return values
 
 
@@ -105,10 +97,12 @@ def judged_answer(verdict: DatasetVerdict, judged: Mapping[str, Mapping[str, Dat
     if not judged:
         return None
     # The metrics of each source are those of the verdict's metric, see ``judged_verdicts``.
-    names = list(dict.fromkeys(name.removesuffix(CONDENSED) for verdicts in judged.values() for name in verdicts))
+    names = list(
+        dict.fromkeys(str(name_parts(name)._replace(ending="")) for verdicts in judged.values() for name in verdicts)
+    )
     columns = [Column("source", "judgements"), Column("pairs", "candidates")]
     for name in names:
-        words = _in_words(name)
+        words = metric_name(name)
         columns.append(Column(name, "lead", unit=name, signed=True, group=words))
         columns.append(Column(f"{name}_verdict", "verdict", group=words))
     rows: list[Sequence[Cell]] = []
@@ -142,7 +136,7 @@ def _cells(headline: Answer | None) -> tuple[float | None, str]:
 def _known(verdict: DatasetVerdict, prefix: str) -> float | None:
     """Return the share of the winner's first ten candidates that are judged, over both directions and all seeds."""
     measures = verdict.winner.measures() if verdict.winner else {}
-    shares = [measures[name].mean for way in WAYS if (name := f"{prefix}/{way}_top10_judged") in measures]
+    shares = [measures[name].mean for way in DIRECTIONS if (name := f"{prefix}/{way}_{KNOWN}") in measures]
     return float(np.mean(shares)) if shares else None
 
 
@@ -153,28 +147,16 @@ def _sentence(before: str, judged: Mapping[str, Answer]) -> str:
     """
     changed = {metric: headline for metric, headline in judged.items() if headline.verdict != before}
     shown = {
-        metric: headline for metric, headline in (changed or judged).items() if not metric.endswith(CONDENSED)
+        metric: headline for metric, headline in (changed or judged).items() if name_parts(metric).ending != CONDENSED
     } or changed
     leads: dict[str, list[str]] = {}
     for metric, headline in shown.items():
         lead, verdict = _cells(headline)
         text = "" if lead is None else f"{number_text(lead, metric, signed=True)} "
-        leads.setdefault(verdict, []).extend([f"{text}{_in_words(metric)}"] if text or changed else [])
+        leads.setdefault(verdict, []).extend([f"{text}{metric_name(metric)}"] if text or changed else [])
     counting = "Counting the captions that people judged correct, the verdict"
     if changed:
         outcomes = " and ".join(f"{verdict} ({', '.join(of)})" for verdict, of in leads.items())
         return f"{counting} changes from {before} to {outcomes}."
     known = ", ".join(text for of in leads.values() for text in of)
     return f"{counting} is the same: {known}." if known else f"{counting} is the same."
-
-
-def _in_words(metric: str) -> str:
-    """Return the name of a judged metric for people.
-
-    Example:
-        >>> _in_words("map_r_condensed"), _in_words("i2t_r1")
-        ('mAP@R without unjudged pairs', 'i2t R@1')
-    """
-    name = metric.removesuffix(CONDENSED)
-    words = "mAP@R" if name == "map_r" else metric_words(name)
-    return f"{words} without unjudged pairs" if metric.endswith(CONDENSED) else words

@@ -14,9 +14,7 @@ import numpy as np
 
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table, table_of
 from orchestrator.results.comparison import Comparison, compare
-from orchestrator.results.crossed import image_values, over_captions
 from orchestrator.results.judged import judged_image_values
-from orchestrator.results.metric_ranges import range_of
 from orchestrator.results.pair_words import Unit, pair_sentence
 from orchestrator.results.question import Question
 from orchestrator.results.runs import RunId, Runs
@@ -26,6 +24,8 @@ from orchestrator.text.values import count_text
 from orchestrator.text.wording import decimals_of, interval_text, metric_words, number_text
 from trainables.judgements import TITLES
 from trainables.judgements.judged_metrics import JudgedRanks
+from trainables.metric_table import range_of
+from trainables.metric_values import image_values, over_captions
 from trainables.ranks import Ranks
 
 METRICS = ("rsum", *(f"{way}_{name}" for way in ("i2t", "t2i") for name in ("r1", "r5", "r10", "map5", "map_r")))
@@ -51,22 +51,7 @@ class Retrieved:
 
 def split_values(folds: Sequence[Ranks]) -> dict[str, Sample]:
     """Return the values of all metrics; of several folds one after the other, so that a mean is that over folds."""
-    return {metric: np.concatenate([_values(ranks, metric) for ranks in folds]) for metric in METRICS}
-
-
-def _values(ranks: Ranks, metric: str) -> Sample:
-    if not metric.endswith("map_r"):
-        return image_values(ranks, metric)
-    if metric.startswith("t2i"):
-        # A caption has one image, so R is 1 and AP@R is R@1 as a fraction.
-        return image_values(ranks, "t2i_r1") / 100
-    order = np.lexsort((ranks.i2t, ranks.image_of_caption))
-    counts = np.bincount(ranks.image_of_caption)
-    first = np.cumsum(counts) - counts
-    place = np.arange(len(order)) - np.repeat(first, counts) + 1
-    position = ranks.i2t[order] + place - 1
-    gained = np.where(position <= np.repeat(counts, counts), place / position, 0.0)
-    return np.asarray(np.add.reduceat(gained, first) / counts)
+    return {metric: np.concatenate([image_values(ranks, metric) for ranks in folds]) for metric in METRICS}
 
 
 def judged_values(judged: Sequence[JudgedRanks]) -> dict[str, dict[str, Sample]]:

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.results.answer import Quantity
-from orchestrator.results.metric_ranges import range_of
 from orchestrator.results.statistics import Interval, Measure, Sample, measure, t_interval
+from trainables.metric_table import range_of
 
 
 class RunId(NamedTuple):

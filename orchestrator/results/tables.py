@@ -33,6 +33,7 @@ from orchestrator.results.runs import Runs
 from orchestrator.results.statistics import Measure
 from orchestrator.results.verdict import DatasetVerdict
 from orchestrator.text.wording import printed, setting_text
+from trainables.metric_table import COCOS, VAL, in_section, name_parts, spread_of, values_in
 
 
 @dataclass(frozen=True)
@@ -221,13 +222,13 @@ def _unconfirmed(summary: Summary, dataset: str) -> list[Row]:
             loss=config.loss,
             parameters=point.finished[0].parameters,
         )
-        rows.append(Row(runs, "val", str(rank), UNCONFIRMED))
+        rows.append(Row(runs, VAL, str(rank), UNCONFIRMED))
     return rows
 
 
 def rows_of_verdict(verdict: DatasetVerdict) -> list[Row]:
     """Return a row for each candidate of a dataset, the winner first, with the metrics of the split that decided."""
-    split = verdict.metric.partition("/")[0]
+    split = name_parts(verdict.metric).section
     return [
         Row(candidate, split, str(rank), verdict.word_on(candidate.label))
         for rank, candidate in enumerate(verdict.candidates, start=1)
@@ -236,11 +237,10 @@ def rows_of_verdict(verdict: DatasetVerdict) -> list[Row]:
 
 def _without_prefix(measures: Mapping[str, Measure], split: str) -> dict[str, Measure]:
     """Return the metrics of a split and the COCOS without prefix; the deviation of COCOS is over batches."""
-    metrics = {name.partition("/")[2]: value for name, value in measures.items() if name.startswith(f"{split}/")}
-    for name, value in measures.items():
-        if name.startswith("cocos/") and not name.endswith("_std"):
-            batches = measures.get(f"{name}_std")
-            metrics[name.removeprefix("cocos/")] = replace(value, std=batches.mean if batches else None)
+    metrics = values_in(measures, split)
+    for name, value in values_in(measures, COCOS).items():
+        batches = measures.get(spread_of(in_section(name, COCOS)))
+        metrics[name] = replace(value, std=batches.mean if batches else None)
     return metrics
 
 

@@ -21,6 +21,7 @@ from orchestrator.results.verdict import DatasetVerdict
 from orchestrator.text.values import flat
 from orchestrator.text.wording import interval_text, metric_words, number_text, p_equals, setting_text
 from trainables.errors import UserError
+from trainables.metric_table import COCOS, TEST, VAL, is_in, is_value
 from trainables.ranks import Ranks
 
 
@@ -214,13 +215,13 @@ def _winner(history: History, name: str) -> tuple[Trial, str]:
 
 def _values(side: Side) -> dict[str, float]:
     trial = side.trial
-    values = {name: value for name, value in trial.at_best.items() if not name.endswith(("_best", "_std"))}
+    values = {name: value for name, value in trial.at_best.items() if is_value(name)}
     return values | {f"test/{name}": value for name, value in side.test.items()}
 
 
 def _order(name: str) -> tuple[int, str]:
-    groups = ("val/", "test/", "train/", "loss/", "cocos/", "time/")
-    return next((index for index, group in enumerate(groups) if name.startswith(group)), len(groups)), name
+    groups = (VAL, TEST, "train", "loss", COCOS, "time")
+    return next((index for index, group in enumerate(groups) if is_in(name, group)), len(groups)), name
 
 
 DEPTHS = (1, 5, 10)

@@ -13,7 +13,8 @@ from typing import Any
 from orchestrator.journal.history import History
 from orchestrator.journal.points import Point, points_of
 from orchestrator.journal.trial import Stage, Trial
-from orchestrator.results.confirmation import Confirmation, best_metrics, confirmations
+from orchestrator.results.confirmation import Confirmation, confirmations
+from trainables.metric_table import TEST, VAL, values_in
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def _unconfirmed(point: Point, history: History) -> Winner:
         model=trial,
         confirmed=False,
         seeds=len(point.finished),
-        val={name: mean for name in best_metrics(trial, "val/") if (mean := point.mean(f"val/{name}")) is not None},
+        val={name: mean for name in values_in(trial.at_best, VAL) if (mean := point.mean(f"val/{name}")) is not None},
         test=history.tests.get(trial.id),
         test_opened_for=history.tests_opened.get(trial.config.dataset, []),
     )
@@ -114,8 +115,8 @@ def _confirmed(confirmation: Confirmation, champion: Trial) -> Winner:
         model=champion,
         confirmed=True,
         seeds=winner.count,
-        val={name.removeprefix("val/"): value for name, value in means.items() if name.startswith("val/")},
-        test={name.removeprefix("test/"): value for name, value in means.items() if name.startswith("test/")},
+        val=values_in(means, VAL),
+        test=values_in(means, TEST),
         test_opened_for=history.tests_opened.get(confirmation.dataset, []),
     )
 

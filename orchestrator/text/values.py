@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
-FRACTIONS = ("map5", "map10")
-"""Endings of the metrics that are fractions; the others are percentages, sums of percentages, or ranks."""
+from trainables.loss_parameters import symbols
 
 MINUS = "−"
 """The minus of numbers that people read, U+2212."""
@@ -137,7 +136,7 @@ def count_text(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'es' if noun.endswith('s') else 's'}"
 
 
-SYMBOLS = {"temperature": "τ"}
+SYMBOLS = symbols()
 """Hyper-parameters that papers write with a letter."""
 
 

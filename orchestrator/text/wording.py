@@ -3,15 +3,14 @@
 A minus is the sign U+2212. Numbers have the digits that their error allows; a difference has a sign.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from functools import cache
 from pathlib import PurePath
 from typing import Any
 
 from orchestrator.reference.published import DATASETS, LOSSES, MODELS, SYNONYMS
-from orchestrator.text.values import FRACTIONS, MINUS, SYMBOLS, count_text, duration_text, value_text, visible
+from orchestrator.text.values import MINUS, SYMBOLS, count_text, duration_text, value_text, visible
+from trainables.metric_table import COCOS, COCOS_START, CONDENSED, is_in, metric_of, name_parts
 
 MISSING = "–"
 
@@ -37,33 +36,6 @@ PRINTED = {ours: printed for names in (DATASETS, MODELS, LOSSES) for printed, ou
     "gradient_weights": "Gradient weights",
 }
 """Our name of a dataset, a model or a loss -> its name in papers."""
-
-METRICS = {
-    "rsum": "sum of six recalls, 0–600",
-    "map_r": "mAP@R, 0 to 1",
-    "map5": "mAP@5, 0 to 1",
-    "average_recall": "mean of three recalls, 0–100",
-    "_r1": "percentage of queries with a positive in first place",
-    "_r5": "percentage of queries with a positive among the first 5",
-    "_r10": "percentage of queries with a positive among the first 10",
-}
-"""Ending of a metric -> what it measures."""
-
-MEASURED = {
-    "average_recall": "average recall",
-    "map5": "mAP@5",
-    "negatives_per_query": "negatives a query",
-    "negatives_per_query_half_epsilon": "negatives a query at ε/2",
-    "negatives_per_query_twice_epsilon": "negatives a query at 2ε",
-    "negatives_per_batch": "negatives a batch",
-    "queries_without_gradient": "queries without gradient",
-    "share_without_gradient": "share without gradient",
-    "meanr": "mean rank",
-    "medr": "median rank",
-    "negative_weight": "weight of negatives",
-    "positive_weight": "weight of the positive",
-}
-"""Name of a metric without its direction -> its name in a sentence."""
 
 SMALLEST_P = 0.001
 
@@ -127,10 +99,9 @@ def setting_text(parameters: Mapping[str, Any], only: Iterable[str] | None = Non
     return one_line(", ".join([*texts, *["…"] * cut]))
 
 
-@cache
 def decimals_of(unit: str) -> int:
     """Return the digits after the point of a metric: three of a fraction, one of a percentage or a sum of them."""
-    return 3 if unit.endswith((*FRACTIONS, "map_r", "map_r_condensed", "r_precision")) else 1
+    return metric_of(unit).digits
 
 
 def number_text(value: float, unit: str = "", *, signed: bool = False, decimals: int | None = None) -> str:
@@ -150,7 +121,7 @@ def metric_text(metric: str, value: float | None) -> str:
     """Return a metric of a trial with its digits; four digits of a count of contributing samples."""
     if value is None:
         return MISSING
-    return value_text(value) if metric.startswith(("cocos/", "cocos_start/")) else number_text(value, metric)
+    return value_text(value) if is_in(metric, COCOS, COCOS_START) else number_text(value, metric)
 
 
 def interval_text(low: float, high: float, unit: str = "", *, signed: bool = False, decimals: int | None = None) -> str:
@@ -221,46 +192,45 @@ def value_in_unit(value: float, unit: str, *, signed: bool = False, decimals: in
 
 
 def metric_words(metric: str) -> str:
-    """Return a metric as people read it.
+    """Return a metric as people read it: its section, and its name in print.
 
     Example:
-        >>> metric_words("val/i2t_r1"), metric_words("cocos/negatives_per_query")
-        ('val i2t R@1', 'cocos negatives per query')
+        >>> metric_words("val/i2t_r1"), metric_words("cocos/negatives_per_query"), metric_words("train/loss")
+        ('val i2t R@1', 'cocos negatives a query', 'train loss')
     """
-    return re.sub(r"\br(\d+)$", r"R@\1", metric.replace("/", " ").replace("_", " "))
+    section = name_parts(metric).section
+    words = COCOS if section == COCOS_START else section.replace("/", " ").replace("_", " ")
+    return f"{words} {metric_name(metric)}".lstrip()
+
+
+def metric_name(metric: str) -> str:
+    """Return a metric in a sentence: its direction and its name in print, without its split.
+
+    Example:
+        >>> metric_name("test/rsum"), metric_name("val/i2t_average_recall"), metric_name("t2i_map5")
+        ('rsum', 'i2t average recall', 't2i mAP@5')
+        >>> metric_name("cocos_start/i2t_share_without_gradient"), metric_name("map_r_condensed")
+        ('i2t share without gradient at the start', 'mAP@R without unjudged pairs')
+    """
+    parts = name_parts(metric)
+    ending = {"": "", CONDENSED: "without unjudged pairs"}.get(parts.ending, parts.ending.replace("_", ""))
+    at_start = "at the start" if parts.section == COCOS_START else ""
+    return " ".join(filter(None, (parts.direction, metric_of(metric).printed, at_start, ending)))
 
 
 def metric_meaning(metric: str, *chances: float) -> str:
     """Return a metric with what it measures, and the values of a random ranking of each split, where they are known.
 
     Example:
-        >>> metric_meaning("test/rsum", 3.2, 3.199), metric_meaning("val/t2i_map5"), metric_meaning("val/i2t_medr")
-        ('test rsum: sum of six recalls, 0–600, chance 3.2', 'val t2i map5: mAP@5, 0 to 1', 'val i2t medr')
+        >>> metric_meaning("test/rsum", 3.2, 3.199)
+        'test rsum: sum of six recalls, 0–600, chance 3.2'
+        >>> metric_meaning("val/t2i_map5")
+        'val t2i mAP@5: mean average precision among the first 5, 0 to 1'
     """
-    name = metric_words(metric)
-    meaning = next((text for ending, text in METRICS.items() if metric.endswith(ending)), "")
+    name, meaning = metric_words(metric), metric_of(metric).meaning
     known = " or ".join(dict.fromkeys(number_text(chance, metric) for chance in chances))
     by_chance = f", chance {known}" if known else ""
     return f"{name}: {meaning}{by_chance}" if meaning else name
-
-
-def metric_name(metric: str) -> str:
-    """Return a metric without its split: ``rsum`` of ``test/rsum``."""
-    return metric.partition("/")[2] or metric
-
-
-def measured(metric: str) -> str:
-    """Return a metric of the test split, or a COCOS count, in the field's words.
-
-    Example:
-        >>> measured("i2t_average_recall"), measured("t2i_r5"), measured("start_i2t_share_without_gradient")
-        ('i2t average recall', 't2i R@5', 'i2t share without gradient at the start')
-    """
-    name = metric.removeprefix("start_")
-    way, _, rest = name.partition("_") if name.startswith(("i2t_", "t2i_")) else ("", "", name)
-    rank = rest[1:] if rest.startswith("r") and rest[1:].isdigit() else ""
-    words = f"R@{rank}" if rank else MEASURED.get(rest, rest.replace("_", " "))
-    return " ".join(word for word in (way, words, "at the start" if name != metric else "") if word)
 
 
 def listed(names: Iterable[str]) -> str:

@@ -19,6 +19,17 @@ from orchestrator.results.answers import Summary, dataset_answers
 from orchestrator.results.runs import Runs
 from orchestrator.results.verdict import DatasetVerdict
 from orchestrator.text.values import format_parameters, markdown, short_names, values_text, visible
+from trainables.metric_table import (
+    COCOS,
+    COCOS_START,
+    STD,
+    VAL,
+    is_in,
+    is_value,
+    name_parts,
+    running_best,
+    without_section,
+)
 
 if TYPE_CHECKING:
     from mlflow.entities import DatasetInput
@@ -44,7 +55,7 @@ BEST_EPOCH = f"{AT_BEST}epoch"
 
 def at_best(name: str) -> str:
     """Return the name under which MLflow holds a metric of the best epoch: ``val/i2t_r1`` is ``at_best/i2t_r1``."""
-    return AT_BEST + name.removeprefix("val/")
+    return AT_BEST + (without_section(name) if is_in(name, VAL) else name)
 
 
 def run_name(trial: Trial, history: History) -> str:
@@ -65,6 +76,10 @@ def candidate_name(trial: Trial, history: History, seeds: int) -> str:
     return _name([f"{trial.number:04d}", *_settings(trial, history), f"mean of {seeds} seeds"])
 
 
+VARIATIONS = {COCOS: "variation", COCOS_START: "variation_start"}
+"""Section of counts -> that of their spread over batches in MLflow."""
+
+
 def stored_metric(name: str) -> str:
     """Return the name under which MLflow holds a metric of the journal.
 
@@ -73,10 +88,10 @@ def stored_metric(name: str) -> str:
     ``cocos/NAME_std`` in the journal, is ``variation/NAME``, that of ``cocos_start/NAME`` is ``variation_start/NAME``;
     ``time/NAME`` is ``wall_time/NAME``.
     """
-    section, _, rest = name.partition("/")
-    if section in ("cocos", "cocos_start") and rest.endswith("_std"):
-        return f"variation{section.removeprefix('cocos')}/{rest.removesuffix('_std')}"
-    return f"wall_time/{rest}" if section == "time" else name
+    parts = name_parts(name)
+    if parts.ending == STD and parts.section in VARIATIONS:
+        return str(parts._replace(section=VARIATIONS[parts.section], ending=""))
+    return str(parts._replace(section="wall_time")) if parts.section == "time" else name
 
 
 def stored_value(value: float) -> float:
@@ -166,8 +181,8 @@ def params_of(trial: Trial) -> dict[str, Any]:
 
 def best_of(metrics: Mapping[str, float]) -> dict[str, float]:
     """Return the validation metrics and COCOS counts of a best epoch, by the names for one row of MLflow's table."""
-    kept = ((name, value) for name, value in metrics.items() if name.startswith("val/") or name in COUNTS)
-    return {at_best(name): value for name, value in kept if not name.endswith("_best")}
+    kept = ((name, value) for name, value in metrics.items() if is_in(name, VAL) or name in COUNTS)
+    return {at_best(name): value for name, value in kept if is_value(name)}
 
 
 def _coefficients(parameters: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -215,9 +230,9 @@ def confirmed_candidates(history: History) -> Iterator[tuple[Runs, dict[str, flo
 
 def _means_of(candidate: Runs, verdict: DatasetVerdict) -> dict[str, float]:
     result, student = candidate.measure(verdict.metric), candidate.interval(verdict.metric)
-    means = {name: measure.mean for name, measure in candidate.measures().items() if not name.endswith("_std")}
+    means = {name: measure.mean for name, measure in candidate.measures().items() if is_value(name)}
     # The selection metric under the name by which MLflow's table of trials is sorted.
-    spread = {f"{verdict.selection}_best": candidate.mean(verdict.selection)}
+    spread = {running_best(verdict.selection): candidate.mean(verdict.selection)}
     if result.sample_std is not None:
         spread[f"{verdict.metric}_sd"] = result.sample_std
     if student is not None:

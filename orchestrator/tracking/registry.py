@@ -50,6 +50,7 @@ from orchestrator.winners.winners import MODEL, Champion, packed_champions
 from trainables.errors import UserError
 from trainables.extras import require
 from trainables.files import alone
+from trainables.metric_table import TEST, in_section
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -262,7 +263,7 @@ def _create_version(client: "MlflowClient", name: str, packed: Path, champion: C
 
 def about_version(champion: Champion) -> str:
     """Return the text of a version's page, in Markdown: origin, quality, certainty, and how to query the model."""
-    test = f"test/{champion.metric.removeprefix('val/')}"
+    test = in_section(champion.metric, TEST)
     values = [f"{champion.metric} {metric_text(champion.metric, champion.value)}"]
     values += [] if champion.test is None else [f"{test} {metric_text(test, champion.test)}"]
     about = [

@@ -46,6 +46,7 @@ from orchestrator.tracking.description import (
 )
 from orchestrator.tracking.view import experiment_tags
 from orchestrator.winners.winners import ranks_file, weights_file
+from trainables.metric_table import TEST, is_in, running_best
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -148,7 +149,7 @@ def existing_runs(client: "MlflowClient", experiment: str) -> Iterator[tuple[str
                     status=run.info.status,
                     step=int(max(metrics.get(name, 0) for name in STEPS)),
                     best=int(metrics.get(BEST_EPOCH, 0)),
-                    tested=any(metric.startswith("test/") for metric in metrics),
+                    tested=any(is_in(metric, TEST) for metric in metrics),
                     described=bool(run.data.params),
                     sent={"weights", "ranks"} & tags.keys(),
                     parent=tags.get(PARENT, ""),
@@ -214,7 +215,7 @@ class StudyCurves:
                 self._counts[trial.study] += 1
                 self._note(trial)
                 count, best = self._counts[trial.study], self._best.get(trial.study)
-                values = {} if best is None else {f"{trial.metric}_best": best}
+                values = {} if best is None else {running_best(trial.metric): best}
                 yield trial.study, CurvePoint({**values, "trials_ended": float(count)}, trial.ended or 0.0, count)
 
     def _note(self, trial: Trial) -> None:
@@ -452,7 +453,7 @@ def _points(trial: Trial, run: Run, history: History) -> Iterator[CurvePoint]:
     """
     for epoch, reported in sorted(trial.epochs.items()):
         if epoch > run.step:
-            best = f"{trial.metric}_best"
+            best = running_best(trial.metric)
             # The deciding metric comes first, because MLflow's comparison pages show metrics in the order of sending.
             first = {best: reported[best]} if best in reported else {}
             counts = {"epochs_to_95": float(trial.epochs_to_95(epoch) or epoch), "epoch": float(epoch)}

@@ -19,6 +19,7 @@ from orchestrator.text.values import markdown
 from orchestrator.tracking.connection import asking, find_run, missing_database
 from orchestrator.tracking.description import COUNTS, NOTE, at_best
 from trainables.extras import is_installed
+from trainables.metric_table import running_best
 
 
 def newest_page(uri: str) -> str | None:
@@ -76,7 +77,7 @@ SHOWN_RUNS = 500
 
 def _charts(metric: str, searched: Sequence[str]) -> dict[str, Any]:
     """Return the part of a view that lists the charts of the page in their order."""
-    best = f"{metric}_best"
+    best = running_best(metric)
     metrics = list(dict.fromkeys([metric, "val/i2t_r1", "val/t2i_r1"]))
     score = {"key": best, "type": "METRIC"}
     charts = [
@@ -151,7 +152,7 @@ def _view(history: History) -> dict[str, Any]:
     several = [name for name, values in (("dataset", begun.datasets), ("model", begun.models)) if len(values) > 1]
     confirmed = bool(history.tests)
     # The selection metric's own best, which is what the rows are sorted by; the others are of the same epoch.
-    scores = [f"{metric}_best", at_best("val/i2t_r1"), at_best("val/t2i_r1")]
+    scores = [running_best(metric), at_best("val/i2t_r1"), at_best("val/t2i_r1")]
     columns = [
         # Before the hyper-parameters, which names of runs have as well: a window of 1280 pixels shows five columns.
         *(f"tags.`{name}`" for name in (*several, "loss", "state")),
@@ -162,7 +163,7 @@ def _view(history: History) -> dict[str, Any]:
     ]
     return {
         "searchFilter": "tags.kind != 'study'",
-        "orderByKey": f"metrics.`{metric}_best`",
+        "orderByKey": f"metrics.`{running_best(metric)}`",
         "orderByAsc": False,
         "selectedColumns": columns,
         # Without this key, MLflow orders the columns alphabetically.

@@ -26,11 +26,12 @@ from orchestrator.report.render import embedded, options_of, plain_rows, plotly_
 from orchestrator.results.answer import Answer, Quantity
 from orchestrator.results.answers import Summary, measure_of
 from orchestrator.text.values import visible, visible_values
-from orchestrator.text.wording import metric_name, metric_words
+from orchestrator.text.wording import metric_words
 from orchestrator.views.grid import cell_text
 from orchestrator.views.html import asset, filled, policy, templates
 from orchestrator.watch.experiments import Experiments, Watched, stages_of
 from trainables.errors import UserError
+from trainables.metric_table import without_section
 
 LOOK_SECONDS = 0.25
 """Seconds between two checks whether a journal has grown, for each open page."""
@@ -179,7 +180,7 @@ def _measures(experiments: Iterable[Watched]) -> list[str]:
     for watched in (watched for watched in experiments if watched.reading().done()):
         with suppress(UserError), watched.lock:
             if watched.seen().headlines:
-                summaries.setdefault(metric_name(watched.summary.history.metric), []).append(watched.summary)
+                summaries.setdefault(without_section(watched.summary.history.metric), []).append(watched.summary)
     return [measure_of(metric, known) for metric, known in summaries.items()]
 
 

@@ -25,7 +25,8 @@ from orchestrator.text.values import values_text
 from orchestrator.workload.workload import Workload
 from trainables.errors import UserError, reason_of
 from trainables.files import aside, read_state, take_place, write_whole
-from trainables.ranks import write_ranks
+from trainables.metric_table import without_section
+from trainables.ranks import pack_numbers, write_ranks
 
 
 def ranks_file(directory: Path, trial: Trial, split: str) -> Path:
@@ -69,9 +70,11 @@ def evaluate_on_test(
             # The checkpoints may be elsewhere.
             checkpoints.keep(trial.id, file)
         ranks = evaluation.ranks["test"].to_text() if "test" in evaluation.ranks else None
-        # Without judgements, the record has no such field, as in older versions.
+        # Without judgements, or metrics of plug-ins, the record has no such field, as in older versions.
         judged = [judged_ranks.to_text() for judged_ranks in evaluation.judged] or None
-        ledger.append(EvaluatedOnTest(trial=trial.id, metrics=dict(evaluation.metrics), ranks=ranks, judged=judged))
+        values = {name: pack_numbers(of_images) for name, of_images in evaluation.values.items()} or None
+        metrics = dict(evaluation.metrics)
+        ledger.append(EvaluatedOnTest(trial=trial.id, metrics=metrics, ranks=ranks, judged=judged, values=values))
 
 
 FOLDER, FILE = "weights", "best.safetensors"
@@ -179,7 +182,7 @@ def describe_champion(history: History, dataset: str, trial: Trial) -> Champion:
     """Return the description of the winner of a dataset, whose model the given trial trained."""
     summary, metric = Summary(history), history.metric
     winner, verdict = summary.winners[dataset], summary.verdicts.get(dataset)
-    name = metric.removeprefix("val/")
+    name = without_section(metric)
     best = verdict.winner if winner.confirmed and verdict is not None else None
     rsum, chance = (winner.test or {}).get("rsum"), chance_of(summary, dataset)
     return Champion(

@@ -28,6 +28,7 @@ from trainables.data.dataset import (
 )
 from trainables.errors import CheckpointError, ConfigError, DataError, Mistakes
 from trainables.files import make_writable, parse_state, write_whole
+from trainables.metric_table import name_parts
 from trainables.plugins.in_use import references
 from trainables.ranks import chance_rsum
 
@@ -260,6 +261,8 @@ def read_config(path: Path | None, overrides: Sequence[str], plugins: Sequence[s
     document = Document("--set", {}) if path is None else read_yaml(path, "the file of one training")
     document = override(document, overrides)
     kinds = {"losses": document.values.get("loss"), "models": document.values.get("model")}
+    if isinstance(metric := document.values.get("metric"), str):
+        kinds["metrics"] = name_parts(metric).measure
     named = {kind: {name} for kind, name in kinds.items() if isinstance(name, str)}
     load_plugins([*plugins, *installed_sources(named, plugins)])
     mistakes = Mistakes()

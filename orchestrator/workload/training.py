@@ -178,7 +178,9 @@ class TrainablesWorkload:
         results = rank_checkpoint(checkpoint, data, ("val", "test"), judgements=judgements, device=self.device)
         test = results["test"]
         metrics = {**test.metrics, **named_metrics(test.judged)}
-        return TestEvaluation(metrics, {split: result.ranks for split, result in results.items()}, test.judged)
+        return TestEvaluation(
+            metrics, {split: result.ranks for split, result in results.items()}, test.judged, test.values
+        )
 
     def pack(self, config: TrialConfig, checkpoint: Path, folder: Path) -> None:
         """Pack the model with the images and captions of the test split, which it has not seen."""

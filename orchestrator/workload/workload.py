@@ -14,6 +14,7 @@ from trainables.config import TrialConfig
 
 if TYPE_CHECKING:
     from trainables.judgements.judged_metrics import JudgedRanks
+    from trainables.metric_values import Values
     from trainables.ranks import Ranks
 
 
@@ -27,11 +28,13 @@ class TestEvaluation:
             queries.
         judged: Ranks, on test, of the candidates that people judged to fit, for each source of judgements that lies
             beside the dataset.
+        values: Metric of a plug-in, of one direction, on test -> value of each image, (I,), float64.
     """
 
     metrics: Mapping[str, float]
     ranks: Mapping[str, "Ranks"] = field(default_factory=dict)
     judged: Sequence["JudgedRanks"] = ()
+    values: Mapping[str, "Values"] = field(default_factory=dict)
 
 
 Stream = Generator[EpochReport, None, None]

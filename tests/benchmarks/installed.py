@@ -35,11 +35,11 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
         name = f"[{extra}]" if extra else "core"
         yield Row(f"{name}: packages", "packages", len(found), len(everything), EVERYTHING)
         yield Row(f"{name}: size", "MB", megabytes(found.values()), megabytes(everything.values()), EVERYTHING)
-    for name, extra in (("core", ""), (EVERYTHING, "all")):
+    for name, extra in (("core", ""), ("train", "train"), (EVERYTHING, "all")):
         light = [one for called, one in packages[extra].items() if not called.startswith(ON_GPUS)]
         yield Row(f"{name}: size without CUDA's packages", "MB", megabytes(light), None, "")
-    seconds = import_seconds(("", "all"), options.times)
-    yield Row("import trainables.losses", "s", seconds[""], seconds["all"], "where everything is installed")
+    seconds = import_seconds(("train", "all"), options.times)
+    yield Row("import trainables.losses", "s", seconds["train"], seconds["all"], "where everything is installed")
 
 
 def megabytes(packages: Iterable[Distribution]) -> float:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from orchestrator.results.crossed import crossed_test, image_values
+from orchestrator.results.crossed import crossed_test
 from orchestrator.results.question import Verdict
 from orchestrator.results.runs import Runs
 from orchestrator.results.statistics import DifferenceTest
@@ -30,6 +30,7 @@ from tests.benchmarks.closed_form import Pairs, fit, read_pairs
 from tests.benchmarks.flickr8k import NAME, SHARED
 from tests.benchmarks.rows import Row
 from tests.support.crossed_runs import Effects, candidates_of, draw_runs
+from trainables.metric_values import image_values
 from trainables.ranks import Ranks
 
 RESAMPLES = 999

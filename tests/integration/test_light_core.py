@@ -45,7 +45,7 @@ def check(found: dict[str, Any]) -> None:
 
 @pytest.mark.proof
 def test_the_core_keeps_its_promises_in_an_environment_of_its_own(tmp_path: Path) -> None:
-    python = make_environment(tmp_path / "environment")
+    python = make_environment(tmp_path / "environment", "train")
     listed = [Path(sys.executable).parent / "uv", "pip", "list", "--format", "json", "--python", python]
     packages = {one["name"] for one in json.loads(subprocess.run(listed, capture_output=True, check=True).stdout)}
     assert {"icr-orchestrator", "torch"} <= packages
@@ -53,6 +53,26 @@ def test_the_core_keeps_its_promises_in_an_environment_of_its_own(tmp_path: Path
     work = tmp_path / "work"
     work.mkdir()
     check(try_out(python, work))
+
+
+@pytest.mark.proof
+def test_a_table_is_judged_without_torch_and_engines_and_what_needs_torch_says_so(tmp_path: Path) -> None:
+    python = make_environment(tmp_path / "environment", "judge")
+    (tmp_path / "t.csv").write_text("method,seed,acc\na,0,1.0\na,1,1.1\na,2,0.9\nb,0,2.0\nb,1,2.1\nb,2,2.2\n")
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([python.parent / "orchestrator", *words], cwd=tmp_path, capture_output=True, text=True)
+
+    code = (
+        "import importlib.util as u; print([m for m in ('torch','ray','optuna','mlflow','pandas') if u.find_spec(m)])"
+    )
+    assert subprocess.run([python, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+    assert "b beats a by" in run("judge", "t.csv").stdout
+    gate = run("gate", "g.json", "text:b", "--champion", "text:a", "--pair", "1,2")
+    assert gate.returncode == 11 and gate.stdout.startswith("undecided:")
+    for command in (("evaluate", "x"), ("cocos", "x"), ("data", "describe", "x"), ("judge", "begun")):
+        refused = run(*command)
+        assert refused.returncode == 2 and "pip install 'icr-orchestrator[train]'" in refused.stderr, refused.stderr
 
 
 def test_every_extra_is_named_as_in_pyproject() -> None:

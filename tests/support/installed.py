@@ -76,7 +76,8 @@ def make_environment(folder: Path, extra: str = "") -> Path:
     """
     uv = Path(sys.executable).parent / "uv"
     subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, folder], check=True)
-    link(closure(asked(extra)).values(), folder)
+    # Ours is built in the environment, by a package that torch brings and other extras do not.
+    link([*closure(asked(extra)).values(), distribution("setuptools")], folder)
     sources, python = folder / "sources", folder / "bin" / "python"
     for name in sorted(OWN - {"tests"}):
         shutil.copytree(ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__"))

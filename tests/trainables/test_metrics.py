@@ -13,14 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.trainables.losses.batches import Drawn, batches, one_to_one
-from trainables.metrics import (
-    AveragePrecision,
-    class_metrics,
-    embedding_metrics,
-    metrics_of_ranks,
-    rank_classmates,
-    retrieval_metrics,
-)
+from trainables.metrics import class_metrics, embedding_metrics, metrics_of_ranks, rank_classmates, retrieval_metrics
 from trainables.positive_ranks import BlockScores, rank_positives
 from trainables.ranks import chance_rsum
 
@@ -29,22 +22,23 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 NAMES = {
     f"{direction}_{name}"
     for direction in ("i2t", "t2i")
-    for name in ("r1", "r5", "r10", "medr", "meanr", "map5", "average_recall")
+    for name in ("r1", "r5", "r10", "medr", "meanr", "map5", "map10", "average_recall")
 } | {"rsum", "r1_r5_sum"}
 
 
-def sorted_metrics(similarity: Tensor, positives: Tensor, map5: str) -> dict[str, float]:
+def sorted_metrics(similarity: Tensor, positives: Tensor) -> dict[str, float]:
     """Sort each query's candidates, negatives first among equals, and read the metrics off the order."""
     result: dict[str, float] = {}
     for direction, scores, own in (("i2t", similarity, positives), ("t2i", similarity.T, positives.T)):
-        ranks, precisions = [], []
+        ranks: list[int] = []
+        precisions: dict[int, list[float]] = {5: [], 10: []}
         for row, mine in zip(scores.tolist(), own.tolist(), strict=True):
             order = sorted(range(len(row)), key=lambda j: (-row[j], mine[j]))
             places = [place for place, j in enumerate(order, start=1) if mine[j]]
             ranks.append(places[0])
-            hits = [place for place in places if place <= 5]
-            divisor = len(hits) if map5 == "published" else min(5, len(places))
-            precisions.append(sum(n / place for n, place in enumerate(hits, start=1)) / divisor if hits else 0.0)
+            for depth, of_queries in precisions.items():
+                hits = [place for place in places if place <= depth]
+                of_queries.append(sum(n / place for n, place in enumerate(hits, start=1)) / len(hits) if hits else 0.0)
         recalls = {f"r{k}": 100 * sum(rank <= k for rank in ranks) / len(ranks) for k in (1, 5, 10)}
         ranks.sort()
         middle = (ranks[(len(ranks) - 1) // 2] + ranks[len(ranks) // 2]) / 2
@@ -52,7 +46,7 @@ def sorted_metrics(similarity: Tensor, positives: Tensor, map5: str) -> dict[str
             **recalls,
             "medr": float(math.floor(middle)),
             "meanr": sum(ranks) / len(ranks),
-            "map5": sum(precisions) / len(precisions),
+            **{f"map{depth}": sum(values) / len(values) for depth, values in precisions.items()},
             "average_recall": sum(recalls.values()) / 3,
         }
         result |= {f"{direction}_{name}": value for name, value in values.items()}
@@ -106,16 +100,15 @@ MIDDLE, NEAR, OWNER = EMBEDDED["in the middle"]
 EMBEDDED["half precision"] = MIDDLE.half(), NEAR.bfloat16(), OWNER
 
 
-@pytest.mark.parametrize("map5", ["published", "standard"])
 @pytest.mark.parametrize("name", EMBEDDED)
-def test_blocks_of_float32_count_as_the_full_matrix_does_in_float64(name: str, map5: AveragePrecision) -> None:
+def test_blocks_of_float32_count_as_the_full_matrix_does_in_float64(name: str) -> None:
     """On scores that tie, that nearly tie, and on random ones."""
     images, captions, owner = EMBEDDED[name]
     full = images.double() @ captions.double().T
-    exact = embedding_metrics(images.double(), captions.double(), owner, map5=map5)
-    assert exact == pytest.approx(retrieval_metrics(full, owner == torch.arange(len(images))[:, None], map5), abs=1e-9)
+    exact = embedding_metrics(images.double(), captions.double(), owner)
+    assert exact == pytest.approx(retrieval_metrics(full, owner == torch.arange(len(images))[:, None]), abs=1e-9)
     for chunk in (7, 64, 1024) if len(images) > 24 else (1, 3, 16, 1024):
-        assert embedding_metrics(images, captions, owner, map5=map5, chunk=chunk) == exact
+        assert embedding_metrics(images, captions, owner, chunk=chunk) == exact
 
 
 def test_the_cases_reach_both_ways_of_deciding() -> None:
@@ -128,13 +121,12 @@ def test_the_cases_reach_both_ways_of_deciding() -> None:
         assert embedding_metrics(point.expand(30, -1), point.expand(150, -1), owner, chunk=chunk)["rsum"] == 0
 
 
-@pytest.mark.parametrize("map5", ["published", "standard"])
 @settings(max_examples=60, deadline=None)
 @given(batch=batches(), dtype=st.sampled_from([torch.float64, torch.bfloat16]))
-def test_metrics_are_those_of_the_sorted_candidates(map5: AveragePrecision, batch: Drawn, dtype: torch.dtype) -> None:
+def test_metrics_are_those_of_the_sorted_candidates(batch: Drawn, dtype: torch.dtype) -> None:
     similarity, positives = batch[0].to(dtype), batch[1]
-    metrics = retrieval_metrics(similarity, positives, map5)
-    assert metrics == pytest.approx(sorted_metrics(similarity, positives, map5), abs=1e-9)
+    metrics = retrieval_metrics(similarity, positives)
+    assert metrics == pytest.approx(sorted_metrics(similarity, positives), abs=1e-9)
     assert metrics.keys() == NAMES
 
 
@@ -160,8 +152,7 @@ def test_the_rank_of_each_positive_holds_all_metrics(captions_of_images: tuple[i
     captions = torch.randint(-2, 3, (len(owner), 6), generator=generator).float()
     i2t, t2i = rank_positives(images, captions, owner, chunk=chunk)
     assert (i2t.tolist(), t2i.tolist()) == counted_ranks(images, captions, owner)
-    for map5 in ("published", "standard"):
-        assert metrics_of_ranks(i2t, t2i, owner, map5=map5) == embedding_metrics(images, captions, owner, map5=map5)
+    assert metrics_of_ranks(i2t, t2i, owner) == embedding_metrics(images, captions, owner)
 
 
 def test_embeddings_as_they_leave_a_model_in_training_are_taken() -> None:
@@ -192,7 +183,6 @@ REFUSED: dict[str, tuple[Callable[..., object], tuple[Any, ...], str]] = {
     "positives of numbers": (retrieval_metrics, (THREE, THREE), "torch.float32"),
     "no positive": (retrieval_metrics, (THREE, NONE), r"every image .* got none for \[0, 1, 2\]"),
     "no queries": (retrieval_metrics, (THREE[:0], NONE[:0]), r"at least one image .* got \(0, 3\)"),
-    "another mean": (retrieval_metrics, (THREE, ONE, "mean"), "map5 must be 'published' or 'standard', got 'mean'"),
     "NaN image": (embedding_metrics, (THREE / 0 * 0, THREE, OWNERS), "images must be finite"),
     "NaN caption": (embedding_metrics, (THREE, THREE.log() * 0, OWNERS), "captions must be finite"),
     "sizes differ": (embedding_metrics, (THREE, torch.ones(3, 4), OWNERS), r"shapes .*, got \(3, 3\), \(3, 4\)"),
@@ -242,7 +232,7 @@ def test_recall_is_that_of_a_loop(seed: int, classes: int, each: int, levels: in
         assert found[f"i2t_r{places}"] == pytest.approx(expected, abs=1e-9)
         assert found[f"t2i_r{places}"] == found[f"i2t_r{places}"]
     assert found["rsum"] == pytest.approx(2 * sum(found[f"i2t_r{k}"] for k in (1, 5, 10)))
-    assert not any(name.endswith("map5") for name in found)
+    assert not any(name.endswith(("map5", "map10")) for name in found)
 
 
 def test_chunks_change_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,6 +65,7 @@ from trainables.data.tokenizers import (
 )
 from trainables.errors import ConfigError, DataError
 from trainables.files import alone, default_cache, make_in_cache, read_state, remembered, write_whole, writing_to
+from trainables.metric_table import metric_of
 from trainables.model_parameters import READS_LENGTHS, check_identity
 
 _INFERRED = {tokenizer.name: tokenizer for tokenizer in REASONS}
@@ -457,8 +458,12 @@ def check_modality(config: TrialConfig, data: Dataset) -> None:
             metric.
     """
     if data.splits["train"].labels is None:
+        if not metric_of(config.metric).of_captions:
+            raise ConfigError(
+                f"metric: {config.metric} is measured of images with classes, and {data.name} has captions"
+            )
         return
-    if config.metric.endswith("map5"):
+    if not metric_of(config.metric).of_classes:
         raise ConfigError(f"metric: {config.metric} is not measured on {data.name}, whose images have classes; take r1")
     if not config.reads_text_features:
         raise ConfigError(

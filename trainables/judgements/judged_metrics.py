@@ -31,10 +31,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trainables.errors import DataError
 from trainables.judgements import Integers
+from trainables.metric_table import ANNOTATED, CONDENSED, DIRECTIONS, METRICS, name_parts, parts_of
+from trainables.metric_values import Values, listed_queries, measured, single_queries
 from trainables.ranks import pack_integers, unpack_integers
 
 TOP = 10
@@ -108,14 +109,10 @@ class JudgedRanks:
 _PARTS = ("owners", "counts", "positions", "annotated", "condensed", "known")
 
 
-WAYS = ("i2t", "t2i")
-RECALLS = ("r1", "r5", "r10")
+RECALLS = METRICS["rsum"].parts
 PRECISIONS = ("r_precision", "map_r")
-CONDENSED, ANNOTATED = "_condensed", "_annotated"
 KNOWN = f"top{TOP}_judged"
 """Share of the first ten candidates that are judged or annotated, in [0, 1]."""
-
-Values = NDArray[np.float64]
 
 
 def judged_metrics(ranks: JudgedRanks) -> dict[str, float]:
@@ -128,35 +125,21 @@ def judged_metrics(ranks: JudgedRanks) -> dict[str, float]:
         without an ending are also given with the ending ``_condensed``, beside ``i2t_top10_judged`` and
         ``t2i_top10_judged``.
     """
-    names = [*RECALLS, *PRECISIONS, *(f"{name}{ANNOTATED}" for name in RECALLS)]
-    if ranks.i2t.known.size:
-        names += [*(f"{name}{CONDENSED}" for name in (*RECALLS, *PRECISIONS)), KNOWN]
-    means = {f"{way}_{name}": float(query_values(getattr(ranks, way), name).mean()) for way in WAYS for name in names}
-    both = [f"rsum{ANNOTATED}", "rsum", *PRECISIONS]
-    both += [f"{name}{CONDENSED}" for name in ("rsum", *PRECISIONS) if ranks.i2t.known.size]
-    return means | {name: sum(weight * means[part] for part, weight in parts_of(name).items()) for name in both}
+    readings = ["", *([CONDENSED] if ranks.i2t.known.size else [])]
+    names = [f"{name}{reading}" for reading in readings for name in (*RECALLS, *PRECISIONS)]
+    names += [*(f"{name}{ANNOTATED}" for name in RECALLS), *([KNOWN] if ranks.i2t.known.size else [])]
+    means = {
+        f"{way}_{name}": float(query_values(getattr(ranks, way), name).mean()) for way in DIRECTIONS for name in names
+    }
+    for name in [f"rsum{ANNOTATED}", *(f"{name}{reading}" for reading in readings for name in ("rsum", *PRECISIONS))]:
+        parts, divisor = parts_of(name)
+        means[name] = sum(means[part] / divisor for part in parts)
+    return means
 
 
 def named_metrics(judged: Iterable[JudgedRanks]) -> dict[str, float]:
     """Return the metrics of several sources of judgements under names of their own: ``judged_flickr8k/i2t_r1`` ..."""
     return {f"judged_{ranks.name}/{name}": value for ranks in judged for name, value in judged_metrics(ranks).items()}
-
-
-def parts_of(metric: str) -> dict[str, float]:
-    """Return the metrics of one direction that a metric of both is made of, with their weights; itself where it is one.
-
-    Example:
-        >>> parts_of("map_r")
-        {'i2t_map_r': 0.5, 't2i_map_r': 0.5}
-        >>> parts_of("i2t_r5")
-        {'i2t_r5': 1.0}
-    """
-    if metric.partition("_")[0] in WAYS:
-        return {metric: 1.0}
-    if metric.startswith("rsum"):
-        ending = metric.removeprefix("rsum")
-        return {f"{way}_{name}{ending}": 1.0 for way in WAYS for name in RECALLS}
-    return {f"{way}_{metric}": 0.5 for way in WAYS}
 
 
 def query_values(ranks: DirectionRanks, name: str) -> Values:
@@ -169,18 +152,10 @@ def query_values(ranks: DirectionRanks, name: str) -> Values:
     """
     if name == KNOWN:
         return ranks.known / TOP
-    measure, ending = next(
-        ((name.removesuffix(suffix), suffix) for suffix in (CONDENSED, ANNOTATED) if name.endswith(suffix)), (name, "")
-    )
+    _, _, measure, ending = name_parts(name)
+    if ending == ANNOTATED:
+        if measure not in RECALLS:
+            raise KeyError(name)
+        return measured(measure, single_queries(ranks.annotated))
     positions = ranks.condensed if ending == CONDENSED else ranks.positions
-    first = np.cumsum(ranks.counts) - ranks.counts
-    if measure in RECALLS:
-        rank = ranks.annotated if ending == ANNOTATED else positions[first]
-        return np.where(rank <= int(measure[1:]), 100.0, 0.0)
-    if measure not in PRECISIONS or ending == ANNOTATED:
-        raise KeyError(name)
-    place = np.arange(len(positions)) - np.repeat(first, ranks.counts) + 1
-    hit = positions <= np.repeat(ranks.counts, ranks.counts)
-    gained = np.where(hit, place / positions if measure == "map_r" else 1.0, 0.0)
-    values: Values = np.add.reduceat(gained, first) / ranks.counts
-    return values
+    return measured(measure, listed_queries(positions, ranks.counts))

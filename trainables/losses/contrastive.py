@@ -48,7 +48,6 @@ References:
         arXiv:2509.20354
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -56,32 +55,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from trainables.errors import ConfigError
+from trainables.loss_parameters import LOSS_PARAMETERS, Entries
 from trainables.losses.directions import Contributions, Direction, TwoDirections, directions, with_hardest
-from trainables.losses.parameters import (
-    ABOVE_ZERO,
-    CLIP_TEMPERATURE,
-    FINITE,
-    NOT_NEGATIVE,
-    Learnable,
-    LearnableParameter,
-    Parameter,
-    check_rule,
-    per_query,
-    per_score,
-)
+from trainables.losses.parameters import LearnableParameter, Parameter, check_parameters, per_query, per_score
 
 HardnessMode = Literal["all", "hardest"]
 """The negatives whose logits ``hardness`` raises: all negatives of a query, or its hardest."""
-
-HARDNESS_MODES: tuple[HardnessMode, ...] = ("all", "hardest")
-
-
-def _check_hardness(loss: "NTXent | Decoupled") -> None:
-    check_rule(loss, NOT_NEGATIVE, "hardness")
-    if loss.hardness_mode not in HARDNESS_MODES:
-        listed = " or ".join(map(repr, HARDNESS_MODES))
-        raise ConfigError(f"hardness_mode must be {listed}, got {loss.hardness_mode!r}")
 
 
 def _weigh_negatives(logits: Tensor, direction: Direction, hardness: Parameter, mode: HardnessMode = "all") -> Tensor:
@@ -109,14 +88,13 @@ class NTXent(TwoDirections):
         0.3133
     """
 
-    learnable: ClassVar[Mapping[str, Learnable]] = {"temperature": CLIP_TEMPERATURE}
-    temperature: LearnableParameter = 0.1
-    hardness: Parameter = 0.0
-    hardness_mode: HardnessMode = "all"
+    parameters: ClassVar[Entries] = LOSS_PARAMETERS["nt_xent"]
+    temperature: LearnableParameter = parameters["temperature"].default
+    hardness: Parameter = parameters["hardness"].default
+    hardness_mode: HardnessMode = parameters["hardness_mode"].default
 
     def __post_init__(self) -> None:
-        check_rule(self, ABOVE_ZERO, "temperature")
-        _check_hardness(self)
+        check_parameters(self, self.parameters)
 
     def contributions(self, direction: Direction) -> Contributions:
         """A negative's weight is its probability p, a positive's |1/k - p|, k the positives of its query.
@@ -157,13 +135,13 @@ class Decoupled(TwoDirections):
         -1.0
     """
 
-    temperature: Parameter = 0.1
-    hardness: Parameter = 0.0
-    hardness_mode: HardnessMode = "all"
+    parameters: ClassVar[Entries] = LOSS_PARAMETERS["decoupled"]
+    temperature: Parameter = parameters["temperature"].default
+    hardness: Parameter = parameters["hardness"].default
+    hardness_mode: HardnessMode = parameters["hardness_mode"].default
 
     def __post_init__(self) -> None:
-        check_rule(self, ABOVE_ZERO, "temperature")
-        _check_hardness(self)
+        check_parameters(self, self.parameters)
 
     def contributions(self, direction: Direction) -> Contributions:
         """A negative's weight is its probability among the negatives, a positive's 1/k, k the positives of its query.
@@ -204,18 +182,13 @@ class Sigmoid:
         1.0064
     """
 
-    learnable: ClassVar[Mapping[str, Learnable]] = {
-        "temperature": Learnable(initial=0.1, minimum=0.01, maximum=1.0, is_logarithmic=True),
-        "bias": Learnable(initial=-10.0),
-    }
-    temperature: LearnableParameter = 0.1
-    bias: LearnableParameter = -10.0
-    hardness: Parameter = 0.0
+    parameters: ClassVar[Entries] = LOSS_PARAMETERS["sigmoid"]
+    temperature: LearnableParameter = parameters["temperature"].default
+    bias: LearnableParameter = parameters["bias"].default
+    hardness: Parameter = parameters["hardness"].default
 
     def __post_init__(self) -> None:
-        check_rule(self, ABOVE_ZERO, "temperature")
-        check_rule(self, FINITE, "bias")
-        check_rule(self, NOT_NEGATIVE, "hardness")
+        check_parameters(self, self.parameters)
 
     def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
         """Return the loss, shape (...), >= 0; arguments and errors as in ``directions``."""

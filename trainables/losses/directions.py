@@ -27,8 +27,6 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-from trainables.errors import ConfigError
-from trainables.losses.parameters import numbers_of
 from trainables.positive_ranks import require_positives
 
 
@@ -266,18 +264,6 @@ ALL = "all"
 
 Negatives = int | Tensor | Literal["all"]
 """Number of hardest negatives of a query that count, >= 1; a tensor of shape (...), one a trial; or all of them."""
-
-
-def require_negatives(name: str, value: object, *, words: tuple[str, ...] = (ALL,), least: int = 1) -> None:
-    """Raise ConfigError unless a value is one of some words, or every number of it is whole and at least ``least``."""
-    if isinstance(value, str) and value in words:
-        return
-    is_count = not isinstance(value, str) and all(
-        number >= least and number.is_integer() for number in numbers_of(name, value)
-    )
-    if not is_count:
-        listed = f", or {' or '.join(map(repr, words))}" if words else ""
-        raise ConfigError(f"{name} must be a whole number of at least {least}{listed}, got {value!r}")
 
 
 def with_hardest(direction: Direction, count: Negatives) -> Direction:

@@ -58,23 +58,15 @@ References:
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from trainables.errors import ConfigError
-from trainables.losses.directions import (
-    ALL,
-    Contributions,
-    Direction,
-    Negatives,
-    TwoDirections,
-    counted_negatives,
-    require_negatives,
-)
-from trainables.losses.parameters import ABOVE_ZERO, FINITE, NOT_NEGATIVE, Parameter, check_rule, per_query, per_score
+from trainables.loss_parameters import LOSS_PARAMETERS, Entries
+from trainables.losses.directions import Contributions, Direction, Negatives, TwoDirections, counted_negatives
+from trainables.losses.parameters import Parameter, check_parameters, per_query, per_score
 
 
 @dataclass(frozen=True)
@@ -91,12 +83,12 @@ class Circle(TwoDirections):
         1.3133
     """
 
-    margin: Parameter = 0.4
-    scale: Parameter = 80.0
+    parameters: ClassVar[Entries] = LOSS_PARAMETERS["circle"]
+    margin: Parameter = parameters["margin"].default
+    scale: Parameter = parameters["scale"].default
 
     def __post_init__(self) -> None:
-        check_rule(self, NOT_NEGATIVE, "margin")
-        check_rule(self, ABOVE_ZERO, "scale")
+        check_parameters(self, self.parameters)
 
     def contributions(self, direction: Direction) -> Contributions:
         """A pair's weight is a_p or a_n, times its share of its sum, times sigmoid of the logarithm of the product.
@@ -145,16 +137,14 @@ class MultiSimilarity(TwoDirections):
         1.0064
     """
 
-    alpha: Parameter = 2.0
-    beta: Parameter = 40.0
-    base: Parameter = 0.5
-    epsilon: Parameter | None = 0.1
+    parameters: ClassVar[Entries] = LOSS_PARAMETERS["multi_similarity"]
+    alpha: Parameter = parameters["alpha"].default
+    beta: Parameter = parameters["beta"].default
+    base: Parameter = parameters["base"].default
+    epsilon: Parameter | None = parameters["epsilon"].default
 
     def __post_init__(self) -> None:
-        check_rule(self, ABOVE_ZERO, "alpha", "beta")
-        check_rule(self, FINITE, "base")
-        if self.epsilon is not None:
-            check_rule(self, NOT_NEGATIVE, "epsilon")
+        check_parameters(self, self.parameters)
 
     def contributions(self, direction: Direction) -> Contributions:
         """Weights of mined pairs: exp(beta (s - base)) and exp(-alpha (s - base)) over 1 + their sum."""
@@ -193,11 +183,6 @@ def _log_one_plus_sum(exponents: Tensor) -> Tensor:
     return torch.cat([torch.zeros_like(exponents[..., :1]), exponents], -1).logsumexp(-1)
 
 
-TRIPLET_WEIGHTS = ("constant", "linear", "softmax", "circle")
-PAIR_WEIGHTS = ("constant", "linear", "sigmoid")
-REDUCTIONS = ("sum", "mean")
-
-
 @dataclass(frozen=True)
 class GradientWeights(TwoDirections):
     """Weights of triplets and of pairs in place of a loss, in both directions; any number of positives per query.
@@ -228,30 +213,24 @@ class GradientWeights(TwoDirections):
         [[-1.0, 2.0], [0.0, -1.0]]
     """
 
-    triplet_weight: Literal["constant", "linear", "softmax", "circle"] = "softmax"
-    pair_weight: Literal["constant", "linear", "sigmoid"] = "sigmoid"
-    negatives: Negatives | Literal["hardest"] = "hardest"
-    reduction: Literal["sum", "mean"] = "sum"
-    scale: Parameter = 1.0
-    margin: Parameter = 0.2
-    slope: Parameter = 0.0
-    temperature: Parameter = 0.1
-    positive_tilt: Parameter = 1.0
-    negative_tilt: Parameter = 1.0
-    balance: Parameter = 1.0
-    alpha: Parameter = 2.0
-    beta: Parameter = 10.0
-    base: Parameter = 0.5
+    parameters: ClassVar[Entries] = LOSS_PARAMETERS["gradient_weights"]
+    triplet_weight: Literal["constant", "linear", "softmax", "circle"] = parameters["triplet_weight"].default
+    pair_weight: Literal["constant", "linear", "sigmoid"] = parameters["pair_weight"].default
+    negatives: Negatives | Literal["hardest"] = parameters["negatives"].default
+    reduction: Literal["sum", "mean"] = parameters["reduction"].default
+    scale: Parameter = parameters["scale"].default
+    margin: Parameter = parameters["margin"].default
+    slope: Parameter = parameters["slope"].default
+    temperature: Parameter = parameters["temperature"].default
+    positive_tilt: Parameter = parameters["positive_tilt"].default
+    negative_tilt: Parameter = parameters["negative_tilt"].default
+    balance: Parameter = parameters["balance"].default
+    alpha: Parameter = parameters["alpha"].default
+    beta: Parameter = parameters["beta"].default
+    base: Parameter = parameters["base"].default
 
     def __post_init__(self) -> None:
-        words = {"triplet_weight": TRIPLET_WEIGHTS, "pair_weight": PAIR_WEIGHTS, "reduction": REDUCTIONS}
-        for name, known in words.items():
-            if getattr(self, name) not in known:
-                raise ConfigError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
-        require_negatives("negatives", self.negatives, words=("hardest", ALL))
-        check_rule(self, ABOVE_ZERO, "scale", "temperature", "balance", "alpha", "beta")
-        check_rule(self, NOT_NEGATIVE, "margin", "positive_tilt", "negative_tilt")
-        check_rule(self, FINITE, "slope", "base")
+        check_parameters(self, self.parameters)
 
     def contributions(self, direction: Direction) -> Contributions:
         """A negative's weight is T P-, a positive's P+ times the sum of T, by definition; ``scale`` is left out."""

@@ -1,28 +1,22 @@
 """Hyper-parameters of losses: a number, a tensor with one value per stacked trial, or learned with the model.
 
-CLIP learns its temperature so, and SigLIP its bias. The class attribute ``learnable`` of a loss maps the name of each
-hyper-parameter that can be learned to a ``Learnable``. Such a hyper-parameter may be set to ``learned`` instead of a
+CLIP learns its temperature so, and SigLIP its bias. The class attribute ``parameters`` of a loss has its entries in the
+table ``loss_parameters``, which says what can be learned. Such a hyper-parameter may be set to ``learned`` instead of a
 number. The optimiser then steps a raw number w, and the hyper-parameter is exp(w) where it must be above 0, else w
 itself. After each step, w is clamped to its bounds. A loss with a learned hyper-parameter can only be computed after
 ``with_values`` has replaced the word ``learned`` by a number. A trial does this in every step.
-
-References:
-    [Radford2021] Radford et al., Learning Transferable Visual Models From Natural Language Supervision, section 2.5.
-        arXiv:2103.00020: the logarithm of the scale 1/t is learned from log(1/0.07), and the scale is at most 100.
-    [Zhai2023] Zhai et al., Sigmoid Loss for Language Image Pre-Training, section 3.2. arXiv:2303.15343: the scale from
-        10, the bias from -10.
 """
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
 
 from trainables.errors import ConfigError
-from trainables.parameter_values import LEARNED, Domain
+from trainables.loss_parameters import HyperParameter, Learnable
+from trainables.parameter_values import LEARNED
 
 Parameter = float | Tensor
 """A number, or a tensor of the leading shape (...) of the similarities."""
@@ -31,22 +25,13 @@ LearnableParameter = Parameter | Literal["learned"]
 """A ``Parameter``, or the word for a learned parameter; see ``trainables.losses.parameters``."""
 
 
-ABOVE_ZERO = Domain("a finite number above 0", lambda number: 0 < number < math.inf)
-NOT_NEGATIVE = Domain("a finite number, 0 or above", lambda number: 0 <= number < math.inf)
-FINITE = Domain("a finite number", math.isfinite)
-
-
-def check_rule(loss: object, domain: Domain, *names: str) -> None:
-    """Raise ConfigError unless each number of some hyper-parameters is in a domain, or is ``learned`` and learnable."""
-    for name in names:
-        value = getattr(loss, name)
-        if isinstance(value, str) and name in learnable_of(loss):
-            if value != LEARNED:
-                raise ConfigError(f"{name} must be {domain.rule}, or {LEARNED!r}, got {value!r}")
-            continue
-        for number in numbers_of(name, value):
-            if not domain.accepts(number):
-                raise ConfigError(f"{name} must be {domain.rule}, got {number}")
+def check_parameters(loss: object, entries: Mapping[str, HyperParameter], *, but: Collection[str] = ()) -> None:
+    """Raise ConfigError unless hyper-parameters obey their rules, each number of a tensor; ``but`` some are checked."""
+    for name in entries.keys() - {*but}:
+        value, domain = getattr(loss, name), entries[name].domain
+        for part in numbers_of(name, value) if isinstance(value, Tensor) else [value]:
+            if not domain.accepts(part):
+                raise ConfigError(f"{name} must be {domain.rule}, got {part!r}")
 
 
 def numbers_of(name: str, value: object) -> list[float]:
@@ -79,47 +64,10 @@ def _in_force(value: LearnableParameter) -> Parameter:
 L = TypeVar("L")
 
 
-@dataclass(frozen=True)
-class Learnable:
-    """How a hyper-parameter is learned, from an initial value on.
-
-    Where the optimiser steps the logarithm of the value, ``minimum`` is above 0.
-    """
-
-    initial: float
-    minimum: float = -math.inf
-    maximum: float = math.inf
-    is_logarithmic: bool = False
-
-    def raw(self, value: float) -> float:
-        """Return the raw number w of a value."""
-        return math.log(value) if self.is_logarithmic else value
-
-    def value(self, raw: Tensor) -> Tensor:
-        """Return the value of each w, in the shape of ``raw``."""
-        return raw.exp() if self.is_logarithmic else raw
-
-    def bounds(self) -> tuple[float, float]:
-        """Return the lowest and the highest w."""
-        return self.raw(self.minimum), self.raw(self.maximum)
-
-    def __str__(self) -> str:
-        """Return the text that the list of losses shows."""
-        of = " on its logarithm" if self.is_logarithmic else ""
-        bounded = (self.minimum, self.maximum) != (-math.inf, math.inf)
-        return f"from {self.initial:.4g}{of}{f', within [{self.minimum:g}, {self.maximum:g}]' if bounded else ''}"
-
-
-CLIP_TEMPERATURE = Learnable(initial=0.07, minimum=0.01, maximum=1.0, is_logarithmic=True)
-"""[Radford2021]. A step of log t is the negative of the same step of the log-scale log 1/t. The lower bound 1 of the
-scale comes from open_clip, which clamps the log-scale to [0, log 100].
-"""
-
-
 def learnable_of(loss: object) -> Mapping[str, Learnable]:
     """Return the learnable hyper-parameters of a loss or of a loss class, by name."""
-    learnables: Mapping[str, Learnable] = getattr(loss, "learnable", {})
-    return learnables
+    entries: Mapping[str, HyperParameter] = getattr(loss, "parameters", {})
+    return {name: entry.learned for name, entry in entries.items() if entry.learned is not None}
 
 
 def learned_names(loss: object) -> list[str]:

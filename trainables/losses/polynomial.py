@@ -20,21 +20,15 @@ References:
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from trainables.errors import ConfigError
-from trainables.losses.directions import (
-    Contributions,
-    Direction,
-    Negatives,
-    counted_negatives,
-    directions,
-    require_negatives,
-)
-from trainables.losses.parameters import NOT_NEGATIVE, Parameter, check_rule, numbers_of, per_score
+from trainables.loss_parameters import LOSS_PARAMETERS, Entries
+from trainables.losses.directions import Contributions, Direction, Negatives, counted_negatives, directions
+from trainables.losses.parameters import Parameter, check_parameters, numbers_of, per_score
 from trainables.parameter_values import Kind, constant_problem, domain_of, require_finite, sign_problem
 
 Coefficients = Sequence[float] | Tensor
@@ -69,21 +63,18 @@ class PolynomialSelf(MeanOverPairs):
         negatives: The number of hardest negatives of a query that count, >= 1, a number or shape (...); or ``all``.
     """
 
-    positive_coefficients: Coefficients = (0.2, -1.0)
-    negative_coefficients: Coefficients = (0.0, 1.0)
-    hinge: Literal["joint", "separate"] = "joint"
-    gate: Parameter | None = None
-    allow_infeasible: bool = False
-    negatives: Negatives = 1
+    parameters: ClassVar[Entries] = LOSS_PARAMETERS["polynomial_self"]
+    positive_coefficients: Coefficients = parameters["positive_coefficients"].default
+    negative_coefficients: Coefficients = parameters["negative_coefficients"].default
+    hinge: Literal["joint", "separate"] = parameters["hinge"].default
+    gate: Parameter | None = parameters["gate"].default
+    allow_infeasible: bool = parameters["allow_infeasible"].default
+    negatives: Negatives = parameters["negatives"].default
 
     def __post_init__(self) -> None:
-        require_negatives("negatives", self.negatives)
-        if self.hinge not in ("joint", "separate"):
-            raise ConfigError(f"hinge must be 'joint' or 'separate', got {self.hinge!r}")
-        if self.gate is not None:
-            check_rule(self, NOT_NEGATIVE, "gate")
-        unchecked = self.allow_infeasible or self.hinge == "separate"
         kinds: dict[str, Kind] = {"positive_coefficients": "positive", "negative_coefficients": "negative"}
+        check_parameters(self, self.parameters, but=kinds)
+        unchecked = self.allow_infeasible or self.hinge == "separate"
         for name, kind in kinds.items():
             checked = _checked(name, getattr(self, name), kind, domain_of(kind), unchecked)
             object.__setattr__(self, name, checked)
@@ -141,17 +132,15 @@ class PolynomialRelative(MeanOverPairs):
         0.35
     """
 
-    coefficients: Coefficients = (0.2, 1.0)
-    gate: Parameter | None = None
-    allow_infeasible: bool = False
-    negatives: Negatives = 1
+    parameters: ClassVar[Entries] = LOSS_PARAMETERS["polynomial_relative"]
+    coefficients: Coefficients = parameters["coefficients"].default
+    gate: Parameter | None = parameters["gate"].default
+    allow_infeasible: bool = parameters["allow_infeasible"].default
+    negatives: Negatives = parameters["negatives"].default
 
     def __post_init__(self) -> None:
-        require_negatives("negatives", self.negatives)
-        gate = None
-        if self.gate is not None:
-            check_rule(self, NOT_NEGATIVE, "gate")
-            gate = max(numbers_of("gate", self.gate))
+        check_parameters(self, self.parameters, but=["coefficients"])
+        gate = None if self.gate is None else max(numbers_of("gate", self.gate))
         domain = domain_of("relative", gate)
         checked = _checked("coefficients", self.coefficients, "relative", domain, self.allow_infeasible)
         object.__setattr__(self, "coefficients", checked)

@@ -46,14 +46,14 @@ References:
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from trainables.errors import ConfigError
-from trainables.losses.directions import ConstantCandidates, Contributions, Direction, directions, require_negatives
-from trainables.losses.parameters import ABOVE_ZERO, NOT_NEGATIVE, Parameter, check_rule, per_query, per_score
+from trainables.loss_parameters import LOSS_PARAMETERS, Entries
+from trainables.losses.directions import ConstantCandidates, Contributions, Direction, directions
+from trainables.losses.parameters import Parameter, check_parameters, per_query, per_score
 
 
 @dataclass(frozen=True)
@@ -71,10 +71,11 @@ class SmoothAP:
         0.125
     """
 
-    temperature: Parameter = 0.01
+    parameters: ClassVar[Entries] = LOSS_PARAMETERS["smooth_ap"]
+    temperature: Parameter = parameters["temperature"].default
 
     def __post_init__(self) -> None:
-        check_rule(self, ABOVE_ZERO, "temperature")
+        check_parameters(self, self.parameters)
 
     def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
         """Return the loss, shape (...), in [0, 1]; arguments and errors as in ``directions``."""
@@ -122,8 +123,6 @@ class SmoothAP:
         return exceeds if direction.ignored is None else exceeds.masked_fill(direction.rows(direction.ignored), 0.0)
 
 
-RANK_WEIGHTS = ("harmonic", "constant", "top_k")
-
 EULER_GAMMA = 0.5772156649015329
 """-digamma(1)."""
 
@@ -143,20 +142,15 @@ class WARP:
             too, >= 0; 0 draws from the batch alone. The training gives them as ``candidates``.
     """
 
-    margin: Parameter = 1.0
-    direction: Literal["both", "i2t", "t2i"] = "both"
-    rank_weight: Literal["harmonic", "constant", "top_k"] = "harmonic"
-    top: int | Tensor = 10
-    bank: int | Tensor = 0
+    parameters: ClassVar[Entries] = LOSS_PARAMETERS["warp"]
+    margin: Parameter = parameters["margin"].default
+    direction: Literal["both", "i2t", "t2i"] = parameters["direction"].default
+    rank_weight: Literal["harmonic", "constant", "top_k"] = parameters["rank_weight"].default
+    top: int | Tensor = parameters["top"].default
+    bank: int | Tensor = parameters["bank"].default
 
     def __post_init__(self) -> None:
-        check_rule(self, NOT_NEGATIVE, "margin")
-        require_negatives("top", self.top, words=())
-        require_negatives("bank", self.bank, words=(), least=0)
-        if self.rank_weight not in RANK_WEIGHTS:
-            raise ConfigError(f"rank_weight must be one of {', '.join(RANK_WEIGHTS)}, got {self.rank_weight!r}")
-        if self.direction not in ("both", "i2t", "t2i"):
-            raise ConfigError(f"direction must be 'both', 'i2t' or 't2i', got {self.direction!r}")
+        check_parameters(self, self.parameters)
 
     def __call__(
         self,

@@ -28,19 +28,14 @@ References:
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from trainables.losses.directions import (
-    Contributions,
-    Direction,
-    Negatives,
-    TwoDirections,
-    counted_negatives,
-    require_negatives,
-)
-from trainables.losses.parameters import NOT_NEGATIVE, Parameter, check_rule, per_query, per_score
+from trainables.loss_parameters import LOSS_PARAMETERS, Entries
+from trainables.losses.directions import Contributions, Direction, Negatives, TwoDirections, counted_negatives
+from trainables.losses.parameters import Parameter, check_parameters, per_query, per_score
 
 
 @dataclass(frozen=True)
@@ -58,12 +53,12 @@ class Triplet(TwoDirections):
         0.7
     """
 
-    margin: Parameter = 0.2
-    negatives: Negatives = "all"
+    parameters: ClassVar[Entries] = LOSS_PARAMETERS["triplet"]
+    margin: Parameter = parameters["margin"].default
+    negatives: Negatives = parameters["negatives"].default
 
     def __post_init__(self) -> None:
-        check_rule(self, NOT_NEGATIVE, "margin")
-        require_negatives("negatives", self.negatives)
+        check_parameters(self, self.parameters)
 
     def contributions(self, direction: Direction) -> Contributions:
         """A negative that counts and is within the margin of a positive has weight 1: dL/ds_n = 1[cost > 0]."""
@@ -88,10 +83,11 @@ class TripletHardest(TwoDirections):
         margin: In units of similarity, >= 0; a number or shape (...).
     """
 
-    margin: Parameter = 0.2
+    parameters: ClassVar[Entries] = LOSS_PARAMETERS["triplet_sh"]
+    margin: Parameter = parameters["margin"].default
 
     def __post_init__(self) -> None:
-        check_rule(self, NOT_NEGATIVE, "margin")
+        check_parameters(self, self.parameters)
 
     def contributions(self, direction: Direction) -> Contributions:
         """The hardest negative has weight 1 where it is within the margin of the positive."""
@@ -132,11 +128,12 @@ class TripletSelHN(TwoDirections):
         0.2
     """
 
-    margin: Parameter = 0.2
-    epsilon: Parameter = 0.01
+    parameters: ClassVar[Entries] = LOSS_PARAMETERS["triplet_selhn"]
+    margin: Parameter = parameters["margin"].default
+    epsilon: Parameter = parameters["epsilon"].default
 
     def __post_init__(self) -> None:
-        check_rule(self, NOT_NEGATIVE, "margin", "epsilon")
+        check_parameters(self, self.parameters)
 
     def contributions(self, direction: Direction) -> Contributions:
         """With the mean over M negatives, each negative within the margin has weight 1/M; else the hardest has 1."""

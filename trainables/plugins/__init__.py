@@ -1,4 +1,4 @@
-"""Plug-ins: losses, models, forms of data and samplers of other people.
+"""Plug-ins: losses, models, forms of data, samplers and metrics of other people.
 
 A plug-in is one Python file, or an installed package with entry points. Its offers are decorated:
 
@@ -13,6 +13,6 @@ journal and into packed winners. The offers (names, parameters, search spaces) a
 experiment can be read without running its plug-ins. This package imports torch only to make a loss or a model.
 """
 
-from trainables.plugins.offers import data_format, loss, model, sampler
+from trainables.plugins.offers import data_format, loss, metric, model, sampler
 
-__all__ = ["data_format", "loss", "model", "sampler"]
+__all__ = ["data_format", "loss", "metric", "model", "sampler"]

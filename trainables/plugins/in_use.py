@@ -256,7 +256,10 @@ def run_offer(kind: str, name: str) -> tuple[Offer, str]:
 
 
 def references(loss: str, model: str) -> tuple[str, ...]:
-    """Return the plug-ins that a training with a loss and a model depends on; all that offer forms of data count."""
+    """Return the plug-ins that a training with a loss and a model depends on.
+
+    All that offer forms of data or metrics count: every training reports every metric.
+    """
     owners = [plugin_offering("losses", loss), plugin_offering("models", model)]
-    owners += [plugin for plugin in _in_use.values() if "formats" in plugin.offers]
+    owners += [plugin for plugin in _in_use.values() if {"formats", "metrics"} & plugin.offers.keys()]
     return tuple(dict.fromkeys(plugin.reference for plugin in owners if plugin is not None))

@@ -1,4 +1,4 @@
-"""The decorators with which a plug-in offers a loss, a model, a form of data or a sampler.
+"""The decorators with which a plug-in offers a loss, a model, a form of data, a sampler or a metric.
 
 A decorator only notes the offer: it returns the decorated function or class unchanged.
 
@@ -7,6 +7,7 @@ The signature of a sampler is checked without running it, and without Optuna.
 
 import dataclasses
 import inspect
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,9 @@ from trainables.errors import ConfigError
 
 ASKED = ("study", "seed")
 """The parameters of a sampler."""
+
+QUERIES = {("positions", "counts"): "positions", ("similarity", "positives"): "similarities"}
+"""The parameters of a metric -> what it is a function of."""
 
 
 def _check_sampler(definition: Any, name: str, place: str) -> None:
@@ -65,9 +69,10 @@ class Offer:
     """The offer that one decorator noted.
 
     Attributes:
-        kind: ``losses``, ``models``, ``formats`` or ``samplers``.
+        kind: ``losses``, ``models``, ``formats``, ``samplers`` or ``metrics``.
         definition: The function or class that is offered.
-        options: Options of the kind: ``features`` of a model, ``vectorised`` of a loss, abilities of a sampler.
+        options: Options of the kind: ``features`` of a model, ``vectorised`` of a loss, abilities of a sampler, the
+            range of a metric.
     """
 
     kind: str
@@ -97,6 +102,7 @@ class Offer:
             "defaults": defaults,
             "space": {name: _bound(name, bound, defaults, place) for name, bound in self.space.items()},
             **self.options,
+            **({"of": _check_metric(self, place)} if self.kind == "metrics" else {}),
         }
 
 
@@ -162,6 +168,31 @@ def sampler(
     return _offer("samplers", name, {}, {"conditional": conditional, "several_objectives": several_objectives})
 
 
+def metric(
+    *, low: float = 0.0, high: float = 1.0, larger_is_better: bool = True, printed: str = "", name: str | None = None
+) -> Callable[[Definition], Definition]:
+    """Offer a metric: a function of ranks, or of similarities, that returns a value for each of Q queries.
+
+    A function of ``positions, counts`` gets arrays of NumPy: the positions of each query's positives among all
+    candidates, ascending from 1, float64, shape (Q, P), infinite behind the last of a query; and the numbers of
+    positives, int64, shape (Q,). A function of ``similarity, positives`` gets tensors of some queries: similarities of
+    all candidates, floating, (Q, N), larger is closer; and which of them match, bool, (Q, N).
+
+    The metric is the mean of the values over queries. It is reported as ``i2t_NAME`` and ``t2i_NAME``, and their mean
+    as ``NAME``, of captions. Where larger is better, each of the three may select epochs and winners, and decide.
+
+    Args:
+        low: Lowest value; may be infinite.
+        high: Highest value; may be infinite.
+        larger_is_better: Whether a larger value is better; otherwise the metric is reported, and cannot select.
+        printed: Name for people, such as ``nDCG@10``.
+        name: Name in experiments, of small letters and digits; by default the function's name.
+    """
+    ends = [end if math.isfinite(end) else None for end in (low, high)]
+    options = {"range": ends, "larger_is_better": larger_is_better, "printed": printed}
+    return _offer("metrics", name, {}, options)
+
+
 def offer_of(value: Any) -> Offer | None:
     """Return the offer that a decorator noted on an object, or ``None``."""
     # Attributes of the object itself: a subclass of a decorated class is not offered.
@@ -173,7 +204,7 @@ def _defaults(offer: Offer, place: str) -> dict[str, Any]:
     """Return parameter -> default; ``ConfigError`` where one has none, or none that is plain."""
     if offer.kind == "samplers":
         _check_sampler(offer.definition, offer.name, place)
-    if offer.kind in ("formats", "samplers"):
+    if offer.kind in ("formats", "samplers", "metrics"):
         return {}
     defaults = {}
     for name, default in _parameters(offer, place).items():
@@ -186,6 +217,20 @@ def _defaults(offer: Offer, place: str) -> dict[str, Any]:
             )
         defaults[name] = list(default) if isinstance(default, tuple) else default
     return defaults
+
+
+def _check_metric(offer: Offer, place: str) -> str:
+    """Return what a metric is a function of, without running it (``ConfigError`` where it fits neither)."""
+    if not re.fullmatch("[a-z][a-z0-9]*", offer.name):
+        raise ConfigError(f"{place}: the name of a metric has small letters and digits alone, got {offer.name[:60]!r}")
+    names = () if inspect.isclass(offer.definition) else tuple(part.name for part in _named(offer.definition))
+    if names not in QUERIES:
+        wanted = " or ".join(", ".join(parameters) for parameters in QUERIES)
+        raise ConfigError(f"{place}: {offer.name} must be a function of {wanted}, got {', '.join(names) or 'none'}")
+    low, high = offer.options["range"]
+    if low is not None and high is not None and not low < high:
+        raise ConfigError(f"{place}: the range of {offer.name} needs low below high, got {low:g} and {high:g}")
+    return QUERIES[names]
 
 
 def _offer(kind: str, name: str | None, space: Space, options: Mapping[str, Any]) -> Callable[[Definition], Definition]:

@@ -1,7 +1,8 @@
 """A plug-in as a value: its text, its offers, and a digest that identifies its version.
 
 A plug-in is read from a Python file, or from an installed package. A package offers the objects that its entry points
-of the groups ``icr_orchestrator.losses``, ``.models``, ``.formats`` and ``.samplers`` name. Reading imports nothing.
+of the groups ``icr_orchestrator.losses``, ``.models``, ``.formats``, ``.samplers`` and ``.metrics`` name. Reading
+imports nothing.
 """
 
 import hashlib
@@ -21,7 +22,7 @@ LARGEST = 2**20
 
 GROUP = "icr_orchestrator."
 
-KINDS = {"losses": "loss", "models": "model", "formats": "form of data", "samplers": "sampler"}
+KINDS = {"losses": "loss", "models": "model", "formats": "form of data", "samplers": "sampler", "metrics": "metric"}
 """Kind of offer -> its name in messages; the entry points of a kind are ``icr_orchestrator.KIND``."""
 
 

@@ -13,12 +13,12 @@ from pydantic import TypeAdapter
 from orchestrator.commands.keys import KINDS, make_schema, meanings_in
 from orchestrator.commands.list_names import LISTS
 from orchestrator.experiment.experiment import load_experiment, shipped_experiments
-from orchestrator.experiment.values import COUNTS, METRICS
 from orchestrator.experiment.yaml_files import parse_yaml
 from orchestrator.regression.suite import shipped_suites
 from search_spaces import SPACES
 from tests.support.commands import CommandLine
 from trainables.errors import ConfigError
+from trainables.metric_table import counts, may_select
 from trainables.model_parameters import FEATURES
 
 ROOT = Path(__file__).parents[3]
@@ -36,7 +36,7 @@ def test_the_version_is_that_of_the_project(cli: CommandLine) -> None:
         ("suites", shipped_suites()),
         ("losses", SPACES),
         ("models", FEATURES),
-        ("metrics", [*METRICS, *COUNTS]),
+        ("metrics", [*may_select(), *counts()]),
     ],
 )
 def test_every_name_is_listed_with_a_line_about_it(cli: CommandLine, what: str, names: Any) -> None:
@@ -54,9 +54,14 @@ def test_a_loss_is_listed_with_its_parameters_and_where_they_are_searched() -> N
     assert loss["meaning"] == "NT-Xent between images and captions, with no terms inside a modality."
     assert "log softmax_p(s_q / t)" in loss["formula"]
     assert loss["source"].startswith("[Oord2018] van den Oord et al., ")
-    assert {key: loss[key] for key in ("parameters", "searched", "learned")} == {
-        "parameters": "temperature: a number above 0, or 'learned'; by default 0.1",
+    rules = loss.pop("parameters").splitlines()
+    assert rules[:2] == [
+        "temperature: a number above 0, or 'learned'; by default 0.1",
+        "hardness: a number of at least 0; by default 0.0",
+    ]
+    assert {key: loss[key] for key in ("searched", "published", "learned")} == {
         "searched": "temperature: [0.005, 1] log",
+        "published": "temperature: 0.1 (arXiv:2202.07474)",
         "learned": "temperature: from 0.07 on its logarithm, within [0.01, 1]",
     }
 

@@ -16,7 +16,6 @@ from orchestrator.experiment.experiment import (
     load_experiment,
     shipped_experiments,
 )
-from orchestrator.experiment.values import METRICS
 from orchestrator.experiment.yaml_files import Document, override
 from orchestrator.journal.history import History
 from orchestrator.journal.records import ExperimentStarted
@@ -26,6 +25,7 @@ from tests.support.commands import CommandLine
 from tests.support.experiments import make_experiment
 from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables.errors import ConfigError
+from trainables.metric_table import may_select, metric_of, without_section
 from trainables.metrics import embedding_metrics
 from trainables.trial import run_trial
 
@@ -213,9 +213,10 @@ def test_a_training_without_file_has_the_defaults() -> None:
 def test_what_can_be_maximised_is_reported_by_a_trial_and_known_of_test() -> None:
     """A confirmation is judged by the metric of test that selected on val; none may be missing after its trainings."""
     report = next(iter(run_trial(tiny_config(epochs=1), tiny_dataset(), device="cpu")))
-    assert set(METRICS) <= set(report.metrics)
+    measured = {name for name in may_select() if metric_of(name).of_captions}
+    assert measured <= set(report.metrics)
     known = embedding_metrics(torch.eye(3), torch.eye(3), torch.arange(3))
-    assert {name.removeprefix("val/") for name in METRICS if name.startswith("val/")} <= known.keys()
+    assert {without_section(name) for name in measured} <= known.keys()
 
 
 def test_a_named_pipe_as_an_experiment_file_is_refused_without_waiting(tmp_path: Path, cli: CommandLine) -> None:

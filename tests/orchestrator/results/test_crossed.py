@@ -7,10 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from orchestrator.experiment.values import METRICS
-from orchestrator.results.crossed import crossed_test, image_values
+from orchestrator.results.crossed import crossed_test
 from orchestrator.results.statistics import DifferenceTest
 from tests.support.crossed_runs import Effects, draw_runs
+from trainables.metric_table import METRICS, keys_of
+from trainables.metric_values import image_values
 from trainables.metrics import metrics_of_ranks
 from trainables.ranks import Ranks
 
@@ -198,6 +199,10 @@ def test_a_lead_is_found() -> None:
     assert error_rate(Effects(seeds=1.0, lead=5.0), (5, 5), 400) > 0.9
 
 
+MEANS = [key for name, entry in METRICS.items() if entry.is_mean and entry.of_captions for key in keys_of(name, entry)]
+"""Metrics of captions that are means over queries, without split."""
+
+
 def make_ranks(captions: list[int], seed: int) -> Ranks:
     """Small ranks, so that many queries are answered among the first five."""
     drawn = np.random.default_rng(seed).integers(1, 14, (2, sum(captions)), dtype=np.int32)
@@ -205,7 +210,7 @@ def make_ranks(captions: list[int], seed: int) -> Ranks:
     return Ranks(drawn[0], drawn[1], owner, "ab" * 32, "test")
 
 
-@pytest.mark.parametrize("metric", [name.removeprefix("val/") for name in METRICS])
+@pytest.mark.parametrize("metric", MEANS)
 @settings(max_examples=25)
 @given(captions=st.lists(st.integers(1, 8), min_size=1, max_size=30), seed=st.integers(0, 999))
 def test_the_mean_over_the_images_is_the_metric(metric: str, captions: list[int], seed: int) -> None:

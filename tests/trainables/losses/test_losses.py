@@ -193,22 +193,26 @@ def test_positives_are_checked_again_when_they_change() -> None:
 
 FALLS_IN_ONE, PUBLISHED = torch.tensor([[0.2, 1.0], [0.2, -1.0]]), (0.03, -0.4, 0.9)
 REFUSED_PARAMETERS: dict[str, tuple[str, dict[str, Any], str]] = {
-    "margin below 0": ("triplet", {"margin": -0.1}, "margin must be a finite number, 0 or above, got -0.1"),
+    "margin below 0": ("triplet", {"margin": -0.1}, "margin must be a number of at least 0, got -0.1"),
     "margin NaN": ("triplet_sh", {"margin": float("nan")}, "margin must be .* got nan"),
     "margin of a word": ("triplet", {"margin": "wide"}, "margin must be a number .* got 'wide'"),
     "margin that is learned": ("triplet", {"margin": "learned"}, "margin must be a number .* got 'learned'"),
     "margin of one trial": ("warp", {"margin": torch.tensor([0.1, -1.0])}, "margin must be .* got -1.0"),
     "top of none": ("warp", {"top": 0}, "top must be a whole number of at least 1, got 0"),
-    "unknown rank weight": ("warp", {"rank_weight": "top"}, "rank_weight must be one of harmonic, .* got 'top'"),
+    "unknown rank weight": ("warp", {"rank_weight": "top"}, "rank_weight must be one of 'harmonic', .* got 'top'"),
     "no negatives": ("triplet", {"negatives": 0}, "negatives must be a whole number of at least 1, or 'all', got 0"),
     "half a negative": ("polynomial_self", {"negatives": 1.5}, "negatives must be a whole number .* got 1.5"),
     "some negatives": ("polynomial_relative", {"negatives": "some"}, "negatives must be .* or 'all', got 'some'"),
     "semi-hard negatives": ("gradient_weights", {"negatives": "semi"}, "negatives .* 'hardest' or 'all', got 'semi'"),
-    "temperature 0": ("nt_xent", {"temperature": 0}, "temperature must be a finite number above 0, got 0.0"),
-    "temperature below 0": ("smooth_ap", {"temperature": -1}, "temperature must be .* got -1.0"),
+    "temperature 0": ("nt_xent", {"temperature": 0}, "temperature must be a number above 0, or 'learned', got 0"),
+    "temperature below 0": ("smooth_ap", {"temperature": -1}, "temperature must be .* got -1"),
     "temperature infinite": ("smooth_ap", {"temperature": torch.tensor(torch.inf)}, "temperature must be .* got inf"),
-    "hardness below 0": ("nt_xent", {"hardness": -1.0}, "hardness must be a finite number, 0 or above, got -1.0"),
-    "unknown mode": ("decoupled", {"hardness_mode": "hard"}, "hardness_mode must be 'all' or 'hardest', got 'hard'"),
+    "hardness below 0": ("nt_xent", {"hardness": -1.0}, "hardness must be a number of at least 0, got -1.0"),
+    "unknown mode": (
+        "decoupled",
+        {"hardness_mode": "hard"},
+        "hardness_mode must be one of 'all', 'hardest', got 'hard'",
+    ),
     "hardness of words": ("sigmoid", {"hardness": "learned"}, "hardness must be a number .* got 'learned'"),
     "unknown loss": ("tripelt", {}, "loss must be one of triplet, .* got 'tripelt'"),
     "unknown parameter": ("triplet", {"temperature": 1}, "triplet has .* margin, negatives, got temperature"),
@@ -219,9 +223,9 @@ REFUSED_PARAMETERS: dict[str, tuple[str, dict[str, Any], str]] = {
     "falls in one trial": ("polynomial_relative", {"coefficients": FALLS_IN_ONE}, "must rise .*-1.0"),
     "rises with s+": ("polynomial_self", {"positive_coefficients": (0, 1)}, "positive_coefficients must fall"),
     "published, joint": ("polynomial_self", {"negative_coefficients": PUBLISHED}, "must rise .*slope of -2.2 at -1"),
-    "unknown hinge": ("polynomial_self", {"hinge": "soft"}, "hinge must be 'joint' or 'separate', got 'soft'"),
-    "gate below 0": ("polynomial_self", {"gate": -1.0}, "gate must be a finite number, 0 or above, got -1.0"),
-    "unknown direction": ("warp", {"direction": "up"}, "direction must be 'both', 'i2t' or 't2i', got 'up'"),
+    "unknown hinge": ("polynomial_self", {"hinge": "soft"}, "hinge must be one of 'joint', 'separate', got 'soft'"),
+    "gate below 0": ("polynomial_self", {"gate": -1.0}, "gate must be a number of at least 0, or null, got -1.0"),
+    "unknown direction": ("warp", {"direction": "up"}, "direction must be one of 'both', 'i2t', 't2i', got 'up'"),
 }
 
 
