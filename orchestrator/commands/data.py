@@ -219,11 +219,12 @@ def generate(
         "motion": "that move, with two captions each",
     }[name]
     with _progress("rendering", count, shards=False, quiet=as_json) as on_progress:
-        make = {
+        makers: dict[str, Callable[..., bool]] = {
             "scenes": generate_scenes,
             "classes": generate_classes,
             "motion": partial(generate_motion, motion_features=motion_features),
-        }[name]
+        }
+        make = makers[name]
         is_new = make(target, count, seed, on_progress=lambda done: on_progress(done, count))
     line = f"{target}: is there already with {count} pictures of seed {seed}; nothing to do"
     if is_new:
