@@ -70,6 +70,7 @@ GROUPS = {
     "Operate": {
         "regress": "Rerun baselines and compare them with accepted results. Exit code 5: a regression.",
         "certify": "Run a paper's losses at its published settings, and say which of its claims hold on your data.",
+        "mcp": "Serve datasets, experiments, answers, judge and gate to an assistant by the Model Context Protocol.",
         "sync": "Send MLflow the records that it missed, or all records to another store. Safe to repeat.",
         "doctor": "Check this machine and the services that a search uses, or an experiment. Exit code 1: a problem.",
     },

@@ -146,9 +146,27 @@ def question_cases() -> Iterator[tuple[str, Answer]]:
         for answer in answer_questions(verdict_of(candidates, baseline)):
             if baseline is None or answer.key == "published":
                 yield when, answer
+    for when, losses in (
+        ("two losses, searched repeatedly", IMAGES),
+        ("two losses that tie, searched repeatedly", CLOSE_IMAGES),
+        ("three losses, searched repeatedly", [NT, SH, CIRCLE]),
+        ("a loss that lost its searches", [NT, SH, CIRCLE, LOST]),
+    ):
+        yield when, answer_questions(verdict_of([searched_repeatedly(loss) for loss in losses]))[0]
     for answer in answer_questions(replace(verdict_of([NT, SH], "ccc"), named_baseline=True)):
         if answer.key == "published":
             yield "better than a baseline that the experiment names", answer
+
+
+def searched_repeatedly(candidate: Runs) -> Runs:
+    """Return a candidate whose runs are searches of six trials each, instead of seeds."""
+
+    def by_search(of_run: Mapping[RunId, Any]) -> dict[RunId, Any]:
+        return {RunId(run.seed + 1, 0): value for run, value in of_run.items()}
+
+    images = {metric: by_search(of_run) for metric, of_run in candidate.images.items()}
+    runs, missing = by_search(candidate.values), by_search(candidate.missing)
+    return replace(candidate, values=runs, images=images, missing=missing, is_repeated=True, trials=6)
 
 
 def warned_cases() -> Iterator[tuple[str, Answer]]:
@@ -265,7 +283,6 @@ BUDGET: Json = {
             "other": "triplet_sh",
             "trials": 6,
             "difference": 4.2,
-            "probability": 0.92,
             "crossings": {"trials": [], "epochs": [], "hours": []},
             "further_trials": 6,
         }
@@ -298,7 +315,7 @@ def analysis_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
     budget = "Which loss at an equal budget?"
     crossing = [{"at": 5.0, "ahead": "nt_xent"}]
     crossed = _crossing(crossings={"trials": crossing, "epochs": [{"at": 24.2, "ahead": "nt_xent"}], "hours": crossing})
-    twice = _crossing(difference=-1.0, probability=0.4, crossings={"trials": crossing * 2, "epochs": [], "hours": []})
+    twice = _crossing(difference=-1.0, crossings={"trials": crossing * 2, "epochs": [], "hours": []})
     slow = {**BUDGET["losses"][0], "epochs": [2.5, 5.0, 10.0, 15.0]}
     for when, found in (
         ("the leader leads at every budget", BUDGET),
@@ -414,12 +431,16 @@ def race_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
         yield "How were the seeds given out?", when, describe_race(race, "val/rsum", names)
 
 
+TITLES = {"coefficients": "Which coefficients?", "loss": "Which loss?"}
+"""Key of an answer -> its title on the page."""
+
+
 def page() -> str:
     """Return the page."""
     groups: dict[str, list[tuple[str, str, Sequence[str]]]] = {}
     answers = [*question_cases(), *warned_cases(), *over_cases(), *unconfirmed_cases()]
     for when, answer in answers:
-        question = {"coefficients": "Which coefficients?", "loss": "Which loss?"}.get(answer.key, answer.question)
+        question = TITLES.get(answer.key, answer.question)
         groups.setdefault(question, []).append((when, answer.verdict, answer.sentences))
     for question, when, sentences in (*taken_back_cases(), *analysis_cases(), *race_cases(), *caveat_cases()):
         groups.setdefault(question, []).append((when, "", sentences))

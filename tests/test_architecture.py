@@ -19,8 +19,8 @@ ROOMS = {
     "__main__": "cli",
     # It names the commands and imports the one that is called (``cli.COMMANDS``), which no statement shows.
     "cli": "machines",
-    "commands": "claims doctor experiment exports extraction forecast gate judging machines regression report results "
-    "searches studies tracking views watch workload",
+    "commands": "assistants claims doctor experiment exports extraction forecast gate judging machines regression "
+    "report results searches studies tracking views watch workload",
     "regression": "claims experiment machines results searches studies tracking tuner views winners workload",
     "claims": "experiment machines results views",
     "watch": "machines report results searches views",
@@ -33,6 +33,7 @@ ROOMS = {
     "winners": "experiment results storage workload",
     "report": "experiment results views",
     "judging": "results studies tracking",
+    "assistants": "",
     "gate": "results",
     "views": "results",
     "exports": "experiment results",

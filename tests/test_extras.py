@@ -13,6 +13,7 @@ from trainables import extras
 from trainables.extras import EXTRAS, MissingExtraError, is_installed, missing_modules, require
 
 COME_ALONG = {
+    "mcp_types": "mcp",
     "botocore": "boto3",
     "click": "typer",
     "markupsafe": "jinja2",

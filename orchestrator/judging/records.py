@@ -58,6 +58,10 @@ def _address(place: str, start: str, name: str) -> tuple[str, str]:
     address, mark, named = place.removeprefix(start).rpartition("#")
     if not (mark and address and named):
         raise DataError(f"{place}: must be {start}ADDRESS#{name}")
+    # Both programs would make a database that is missing.
+    file = address.removeprefix("sqlite:///")
+    if file != address and not Path(file).is_file():
+        raise DataError(f"{place}: there is no file {file}")
     return address, named
 
 

@@ -33,15 +33,7 @@ from orchestrator.results.answer import Answer, Column, Json, Quantity, table_of
 from orchestrator.results.answer import Cell as TableCell
 from orchestrator.results.equal_budget import GPU_HOURS, UNITS
 from orchestrator.text.values import count_text, duration_text, value_text
-from orchestrator.text.wording import (
-    listed,
-    metric_words,
-    number_text,
-    parameter_names,
-    printed,
-    setting_text,
-    share_text,
-)
+from orchestrator.text.wording import listed, metric_words, number_text, parameter_names, printed, setting_text
 from search_spaces import Range
 
 RANKED = 0.5
@@ -153,18 +145,16 @@ def equal_budget_answer(dataset: str, analysis: Json | None) -> Answer | None:
         Column("candidates", "trials", unit="count"),
         *(Column(f"best_of_{budget}", f"best of {budget}", unit=metric, shows="both") for budget in budgets),
         Column("difference", "behind with equal trials", unit=metric, signed=True),
-        Column("probability", "leader ahead", unit="share"),
     ]
     rows: list[Sequence[TableCell]] = []
     for curve in analysis["losses"]:
         label, comparison = curve["label"], compared.get(curve["label"])
         bands = zip(curve["expected"], curve["low"], curve["high"], strict=True)
         at = dict(zip(curve["trials"], (Quantity(best, None, *band) for best, *band in bands), strict=True))
-        gap, share = (-comparison["difference"], comparison["probability"]) if comparison else (None, None)
+        gap = -comparison["difference"] if comparison else None
         about = (label, curve["model"], curve["loss"], names[label], curve["candidates"])
-        rows.append((*about, *map(at.get, budgets), gap, share))
-    # Of shares that are equal as they are shown, that of the smallest lead.
-    closest = min(analysis["comparisons"], key=lambda pair: (round(pair["probability"], 2), pair["difference"]))
+        rows.append((*about, *map(at.get, budgets), gap))
+    closest = min(analysis["comparisons"], key=lambda pair: float(pair["difference"]))
     headline, *notes = _comparison(closest, analysis, names)
     notes.append("In brackets is the range of the best value in 8 of 10 draws of that many trials.")
     return Answer(
@@ -173,7 +163,7 @@ def equal_budget_answer(dataset: str, analysis: Json | None) -> Answer | None:
         "Which loss at an equal budget?",
         headline,
         closest=closest["other"],
-        numbers={name: closest[name] for name in ("difference", "probability", "trials")},
+        numbers={name: closest[name] for name in ("difference", "trials")},
         table=table_of(columns, rows),
         notes=tuple(notes),
         figure="budget",
@@ -193,12 +183,11 @@ def loss_names(analysis: Json) -> dict[str, str]:
 def _comparison(comparison: Json, analysis: Json, names: Mapping[str, str]) -> list[str]:
     """Return the sentences about the leading loss and another loss."""
     first, other = names[comparison["first"]], names[comparison["other"]]
-    leads, ahead = ("leads", "") if comparison["difference"] >= 0 else ("trails", "leads ")
+    leads = "leads" if comparison["difference"] >= 0 else "trails"
     gap = f"{number_text(abs(comparison['difference']), analysis['metric'])} {metric_words(analysis['metric'])}"
-    share = share_text(comparison["probability"])
     lead = f"With {count_text(comparison['trials'], 'trial')} each, {first} {leads} {other} by {gap} on average"
     return [
-        f"{lead}, and {ahead}in {share} of resampled searches.",
+        f"{lead}.",
         *_crossings(comparison, analysis, names),
         f"{comparison['further_trials']} further trials of {other} have at most an even chance to improve on its best.",
     ]

@@ -38,7 +38,7 @@ from orchestrator.results.crossed import ImageRows
 from orchestrator.results.datasets import FEW, LEVEL, common_losses, interaction_test, mean_ranks
 from orchestrator.results.equal_budget import equal_budgets, optimism_of
 from orchestrator.results.judged import judged_answer, judged_verdicts
-from orchestrator.results.questions import answer_questions
+from orchestrator.results.questions import ONE_SEARCH, WHICH_SETTING, answer_questions
 from orchestrator.results.race import Race, describe_race
 from orchestrator.results.taken_back import CHANCE_METRIC, taken_back
 from orchestrator.results.trends import trend_answer, trends_of
@@ -61,8 +61,8 @@ from trainables.ranks import Ranks, chance_rsum
 UNCONFIRMED, RUNNING = "unconfirmed", "running"
 """Verdicts of the best of a search before a confirmation, and of a trial that is still trained."""
 
-WINNERS, ORDER, RANKS = "winners", "order", "ranks"
-"""Keys of the answers over several datasets."""
+WINNERS, ORDER, ORDER_OF_SETTINGS, RANKS = "winners", "order", "order_of_settings", "ranks"
+"""Keys of the answers over several datasets; ``ORDER_OF_SETTINGS`` after a single search of each loss."""
 
 
 @dataclass(frozen=True)
@@ -283,8 +283,8 @@ def unconfirmed(summary: Summary, dataset: str) -> Answer:
     best = list(best_of.values())
     tried = Counter(_kind(trial) for trial in trials if trial.candidate is None)
     asks_for_losses = len(best_of or tried) > 1
-    key = WHICH_LOSS if asks_for_losses else WHICH_COEFFICIENTS
-    question = "Which loss?" if asks_for_losses else "Which coefficients?"
+    key = WHICH_SETTING if asks_for_losses else WHICH_COEFFICIENTS
+    question = "Which setting?" if asks_for_losses else "Which coefficients?"
     if not best:
         return Answer(key, dataset, question, "No trial has been trained to its end yet.", UNCONFIRMED)
     values = [value_of[point.first.id] for point in best]
@@ -346,9 +346,9 @@ def over_datasets(summary: Summary) -> list[Answer]:
             rows = candidate.image_rows(verdict.metric, candidate.unit)
             if rows is not None and not is_lone and candidate.loss not in of_loss:
                 of_loss[candidate.loss] = rows
-    metric = summary.history.metric
+    metric, repeated = summary.history.metric, summary.history.experiment.repeats > 1
     every = "every" if all(dataset in scores for dataset in summary.datasets) else "every confirmed"
-    answers = (_winners(summary), _order(runs, scores, metric, every), _mean_ranks(scores, metric))
+    answers = (_winners(summary), _order(runs, scores, metric, every, repeated=repeated), _mean_ranks(scores, metric))
     return [answer for answer in answers if answer is not None]
 
 
@@ -377,7 +377,7 @@ def _winners(summary: Summary) -> Answer:
             rows.append((printed(dataset), *known, cells.get("value"), None, None, answer.verdict))
             continue
         winner, numbers = verdict.winner, answer.numbers
-        difference = numbers.get("difference") if answer.key == WHICH_LOSS else None
+        difference = numbers.get("difference") if answer.key in (WHICH_LOSS, WHICH_SETTING) else None
         lead = None if difference is None else Quantity(difference, None, numbers.get("low"), numbers.get("high"))
         name, setting = printed(winner.loss), setting_text(winner.parameters) or "default"
         about = (printed(dataset), winner.label, winner.loss, name, setting, None)
@@ -393,10 +393,16 @@ def _winners(summary: Summary) -> Answer:
 
 
 def _order(
-    runs: Mapping[str, Mapping[str, ImageRows]], scores: Mapping[str, Mapping[str, float]], metric: str, every: str
+    runs: Mapping[str, Mapping[str, ImageRows]],
+    scores: Mapping[str, Mapping[str, float]],
+    metric: str,
+    every: str,
+    *,
+    repeated: bool,
 ) -> Answer | None:
     """Return whether the differences between losses depend on the dataset; ``None`` where it cannot be tested.
 
+    After a single search of each loss (not ``repeated``), the differences are those of the settings that it found.
     ``every`` says which datasets have ``scores``: ``every`` or ``every confirmed``.
     The sizes of the differences may depend on it where one loss has the highest mean everywhere, so both are said.
     """
@@ -412,9 +418,9 @@ def _order(
         first = f"{next(iter(leaders))} has the highest mean on {every} dataset"
     else:
         first = f"Highest means: {'; '.join(f'{loss} on {listed(places)}' for loss, places in leaders.items())}"
-    shown = (
-        "Differences depend on the dataset: interaction" if differs else "An interaction with the dataset is not shown:"
-    )
+    of = "Differences" if repeated else "Differences between these settings"
+    depend = f"{of} depend on the dataset: interaction"
+    shown = depend if differs else "An interaction with the dataset is not shown:"
     headline = f"{first}. {shown} {p_equals(p)} ({count_text(len(losses), 'loss')})."
     _, row, column = max((abs(effects[place]), *place) for place in np.ndindex(*effects.shape))
     effect = number_text(float(effects[row, column]), metric, signed=True)
@@ -422,8 +428,11 @@ def _order(
         f"Largest effect: {printed(losses[column])} on {printed(list(runs)[row])}, {effect} beside the means of its "
         f"loss and its dataset."
     )
-    numbers, question = {"p": p, "statistic": statistic}, "Does the same loss win everywhere?"
-    return Answer(ORDER, "", question, headline, numbers=numbers, notes=(note,) if differs else ())
+    numbers = {"p": p, "statistic": statistic}
+    key, asked = (ORDER, "Does") if repeated else (ORDER_OF_SETTINGS, "Do the settings of")
+    question = f"{asked} the same loss win everywhere?"
+    notes = (*((note,) if differs else ()), *(() if repeated else (ONE_SEARCH,)))
+    return Answer(key, "", question, headline, numbers=numbers, notes=notes)
 
 
 def _mean_ranks(scores: Mapping[str, Mapping[str, float]], metric: str) -> Answer | None:

@@ -217,6 +217,7 @@ class Confirmation:
             best = max(means, key=means.__getitem__, default=min(searches))
             has_images = bool(trials) and all(trial.id in images for trial in trials.values())
             setting = history.trials[str(searches[best][0].candidate)]
+            sizes = {len(history.study(trainings[0].study)) for trainings in searches.values()}
             candidate = Runs(
                 setting.id,
                 {run: metrics_of(trial, history) for run, trial in trials.items()},
@@ -227,6 +228,7 @@ class Confirmation:
                 missing={RunId(number, 0): str(state) for number, state in lost.items()},
                 images={metric: {run: images[trial.id] for run, trial in trials.items()}} if has_images else {},
                 is_repeated=True,
+                trials=sizes.pop() if len(sizes) == 1 else None,
             )
             candidates.append(candidate)
         return candidates

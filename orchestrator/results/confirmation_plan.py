@@ -16,7 +16,7 @@ from orchestrator.journal.trial import Stage, Trial, TrialState, best_first
 from orchestrator.results.bands import setting_to_use
 from orchestrator.results.race import LEVEL as RACE_LEVEL
 from orchestrator.results.race import first_seeds
-from orchestrator.results.verdict import LEVEL
+from orchestrator.results.verdict import LEVEL, LEVELS_OF_SEARCHES
 from trainables.config import derive_seed
 
 RESERVE = 0.01
@@ -52,7 +52,7 @@ def wanted_plans(experiment: Experiment, history: History) -> list[ConfirmationP
             baseline=confirm.baseline or (None if repeated else _published_id(history, trials, confirm.each_of)),
             looks=history.confirm_looks.get(dataset, 0),
             first=first_seeds(confirm.trainings, len(trials)) if confirm.trainings else None,
-            level=RACE_LEVEL if confirm.trainings else LEVEL,
+            level=RACE_LEVEL if confirm.trainings else LEVELS_OF_SEARCHES.get(experiment.search.repeats, LEVEL),
         )
         for dataset, trials in chosen.items()
     ]

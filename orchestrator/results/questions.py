@@ -1,6 +1,7 @@
 """The questions that people ask of a dataset, in their order, and the answers with their statistics.
 
-    (a) Which loss?              the winner against the best candidate of every other loss (and model)
+    (a) Which setting?           the winner against the best setting of every other loss (and model)
+        Which loss?              the same where searches were repeated, so that a candidate is a loss, not a setting
     (b) Which coefficients?      the winner against the other settings of its loss
     (c) Better than published?   the winner against the baseline
     (d) What would settle it?    the smallest detectable difference, and how many seeds would detect a measured one
@@ -18,7 +19,7 @@ from dataclasses import replace
 
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table, table_of
 from orchestrator.results.question import Conclusion, Pair, Verdict
-from orchestrator.results.runs import Runs
+from orchestrator.results.runs import Runs, Unit
 from orchestrator.results.statistics import POWER
 from orchestrator.results.verdict import PUBLISHED, WHICH_COEFFICIENTS, WHICH_LOSS, DatasetVerdict
 from orchestrator.text.values import count_text
@@ -39,17 +40,26 @@ from orchestrator.text.wording import (
 MOSTLY = 0.5
 """Share of the uncertainty from which on a part of it is named: smaller shares are not estimated well apart."""
 
+WHICH_SETTING = "setting"
+"""Key of the answer to (a) after a single search of each loss; after repeated searches it is ``WHICH_LOSS``."""
+
 SETTLE = "settle"
 """Key of the answer to what would settle a tie."""
 
 THE_WINNER = "The winner"
+
+ONE_SEARCH = (
+    "One search a loss: another search may find other settings, and how far that moves this was not measured. "
+    "`search.repeats: 4` compares the losses themselves."
+)
+"""What limits an answer about settings."""
 
 
 def answer_questions(verdict: DatasetVerdict) -> list[Answer]:
     """Return the answers to a dataset's questions that it has, the headline's first."""
     if verdict.winner is None:
         nothing = "No training of any candidate finished."
-        return [Answer(WHICH_LOSS, verdict.dataset, "Which loss?", nothing, str(Verdict.UNTESTED))]
+        return [Answer(WHICH_SETTING, verdict.dataset, "Which setting?", nothing, str(Verdict.UNTESTED))]
     return _Questions(verdict, verdict.winner).answers()
 
 
@@ -82,15 +92,41 @@ class _Questions:
             hidden = self._by_label[deciding.second]
             names |= {setting.label: self._full_name(setting) for setting in (best[hidden.kind], hidden)}
             shown.insert(shown.index(best[hidden.kind]) + 1, hidden)
-        self._names[WHICH_LOSS] = names
-        question = "Which model and loss?" if self._several_models else "Which loss?"
-        return replace(
-            self._answer(
-                WHICH_LOSS, question, conclusion, self._closest(conclusion, shown), self._every("loss", shown)
-            ),
-            table=self._table([self._winner, *shown], names),
-            notes=(*self._notes(conclusion, shown, names), *self._limits(self._closest(conclusion, shown))),
-        )
+        closest, repeated = self._closest(conclusion, shown), self._winner.unit is Unit.SEARCH
+        key, noun = (WHICH_LOSS, "loss") if repeated else (WHICH_SETTING, "setting")
+        question = f"Which model and {noun}?" if self._several_models else f"Which {noun}?"
+        said = names if repeated else {of.label: self._at_setting(of) for of in (self._winner, *shown)}
+        self._names[WHICH_LOSS] = self._names[key] = names
+        every, second = self._every("loss", shown), names
+        if every and not repeated and conclusion.verdict is Verdict.BETTER:
+            were = "compared settings of" if every.endswith("compared") else "settings of all"
+            every = f"the {were} other losses"
+        elif conclusion.verdict is Verdict.BETTER:
+            second = said
+        # Other sentences have no room for a second setting; the table has all.
+        self._names[WHICH_LOSS] = {**second, self._winner.label: said[self._winner.label]}
+        answer = self._answer(WHICH_LOSS, question, conclusion, closest, every)
+        notes = (*self._notes(conclusion, shown, said), *self._another_search(closest), *self._limits(closest))
+        return replace(answer, key=key, table=self._table([self._winner, *shown], names), notes=notes)
+
+    def _at_setting(self, candidate: Runs) -> str:
+        """Return a candidate's loss at the first parameter of its setting, short enough for a sentence."""
+        setting = setting_text(candidate.parameters, most=1)
+        return f"{self._loss_name(candidate)} at {setting}" if setting else self._loss_name(candidate)
+
+    def _another_search(self, closest: Pair | None) -> Iterator[str]:
+        """Say what is known of another search."""
+        if self._winner.unit is not Unit.SEARCH:
+            # A model from elsewhere has no setting that a search found.
+            yield from [ONE_SEARCH] if self._winner.parameters else []
+        elif closest is not None:
+            ours, theirs = (
+                self._by_label[label].sample(self._verdict.metric, Unit.SEARCH)
+                for label in (closest.first, closest.second)
+            )
+            ahead, names = int((ours[:, None] > theirs[None]).sum()), self._names[WHICH_LOSS]
+            pairs = f"{ahead} of {ours.size * theirs.size} pairs of searches"
+            yield f"{names[closest.first]} was ahead of {names[closest.second]} in {pairs}."
 
     def _which_coefficients(self) -> Answer | None:
         """Return the answer to (b); ``None`` where the winner's loss has a single candidate and others compete."""
@@ -210,7 +246,8 @@ class _Questions:
             return f"{first} leads, and every candidate lost a {lost}: the remaining {lost.plural} may flatter it."
         signed, unit = number_text(closest.difference, metric, signed=True), metric_name(metric)
         runs = [candidate.count for candidate in (self._winner, self._by_label[closest.second])]
-        basis, reason = basis_text(runs, self._verdict.images, self._winner.unit), closest.comparison.reason
+        basis = basis_text(runs, self._verdict.images, self._winner.unit, self._winner.trials)
+        reason = closest.comparison.reason
         p = "" if conclusion.p is None else f", {p_equals(conclusion.p)}"
         within = f", {reason}" if reason else ""
         evidence = within

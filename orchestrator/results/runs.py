@@ -59,6 +59,7 @@ class Runs:
         planned: Number of runs that a race or the user gave the candidate; ``None`` where all have equally many.
         has_seeds: Whether another seed could give other values; a closed-form model has a single run, which is exact.
         is_repeated: Whether the runs are of repeated searches, also where a single one is left.
+        trials: Trials of each of the repeated searches; ``None`` where there are none, or they differ.
         left: Whether the candidate left a race of an older version, after which it cannot win.
 
     Example:
@@ -81,6 +82,7 @@ class Runs:
     planned: int | None = None
     has_seeds: bool = True
     is_repeated: bool = False
+    trials: int | None = None
     left: bool = False
 
     @classmethod

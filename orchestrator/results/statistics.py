@@ -88,6 +88,7 @@ class DifferenceTest:
         counts: Number of seeds of each candidate, >= 1.
         total: V >= 0; the part beyond both A is the effect of the images.
         images: Number of images, >= 2; ``None`` where images are fixed.
+        share_of_freedom: Factor of the degrees of freedom of both A, in (0, 1]; see ``comparison.UNLIKE``.
     """
 
     difference: float
@@ -96,6 +97,7 @@ class DifferenceTest:
     counts: tuple[int, int]
     total: float
     images: int | None = None
+    share_of_freedom: float = 1.0
 
     @property
     def seed_variance(self) -> float:
@@ -119,9 +121,10 @@ class DifferenceTest:
         Where images vary, each A is multiplied by 1 + 2 / f here. The A of three seeds is often far too small by
         chance, and would leave the many degrees of freedom of the images.
         """
-        freedoms = [max(1, count - 1) for count in self.counts]
+        freedoms = [float(max(1, count - 1)) for count in self.counts]
         caution = 0 if self.images is None else 2
         weighed = [part * (1 + caution / f) for part, f in zip(self.seeds, freedoms, strict=True)]
+        freedoms = [self.share_of_freedom * freedom for freedom in freedoms]
         rest = max(0.0, self.total - sum(self.seeds))
         return satterthwaite([*weighed, rest], [*freedoms, self.images - 1 if self.images else math.inf])
 
@@ -158,7 +161,13 @@ class DifferenceTest:
         first, second = (max(0.0, part + both) for part, both in zip(alone, shared, strict=True))
         total = max(0.0, sum(alone)) + joint + self.image_variance
         return DifferenceTest(
-            self.difference, (first, second), (shared[0], shared[1]), (seeds, seeds), total, self.images
+            self.difference,
+            (first, second),
+            (shared[0], shared[1]),
+            (seeds, seeds),
+            total,
+            self.images,
+            self.share_of_freedom,
         )
 
     def detectable(self, level: float) -> float:

@@ -33,6 +33,12 @@ from trainables.errors import ConfigError
 LEVEL = 0.035
 """A p-value of a pair up to this level counts as a difference, in a new fixed design; above is why it is so low."""
 
+LEVELS_OF_SEARCHES = {2: 0.012, 3: 0.03}
+"""Number of repeated searches -> the level of their verdict; four and more have ``LEVEL``.
+
+So few values say little about the luck of a search, least where the luck of one loss is many times that of another.
+"""
+
 SAME_METRIC = 1e-6
 """Relative difference up to which a mean over images and a mean over queries differ by rounding alone."""
 

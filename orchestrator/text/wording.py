@@ -239,9 +239,13 @@ def listed(names: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def basis_text(runs: Iterable[int], images: int | None, unit: str = "seed") -> str:
-    """Return what a comparison rests on, such as ``3 seeds × 1,000 test images``; ``unit`` is that of the runs."""
+def basis_text(runs: Iterable[int], images: int | None, unit: str = "seed", trials: int | None = None) -> str:
+    """Return what a comparison rests on, such as ``3 seeds × 1,000 test images``.
+
+    ``unit`` is that of the runs; ``trials`` are those of each search where the runs are searches.
+    """
     counts = sorted(set(runs))
     plural = count_text(2, unit).removeprefix("2 ")
     rests = count_text(counts[0], unit) if len(counts) == 1 else f"{counts[0]} to {counts[-1]} {plural}"
+    rests += "" if trials is None else f" of {count_text(trials, 'trial')}"
     return rests if images is None else f"{rests} × {images:,} test images"

@@ -20,20 +20,8 @@ from tests.benchmarks.rows import COLUMNS, load, write_json
 from trainables.errors import ConfigError
 
 BENCHMARKS = (
-    *(
-        "installed",
-        "claims",
-        "cross_attention",
-        "graphs",
-        "epoch",
-        "evaluation",
-        "gpu",
-        "fused",
-        "heads",
-        "many_trials",
-        "pages",
-    ),
-    *("prior", "questions", "race", "throughput", "verdicts", "bands", "gate"),
+    *("installed", "claims", "cross_attention", "epoch", "evaluation", "gpu", "fused", "heads", "many_trials", "pages"),
+    *("prior", "questions", "race", "throughput", "verdicts", "bands", "gate", "repeats", "twins", "graphs"),
 )
 """Each by its module's name, in the order in which all are run."""
 

@@ -31,6 +31,8 @@ TINY = {
     "fused": "--images 60 --cases wsabie:4:warp vsrn:4:nt_xent --trials 1 2 --steps 2 "
     "--search-trials 2 --search-epochs 2",
     "installed": "--times 1",
+    "repeats": "--studies 20",
+    "twins": "--searches 2",
     "heads": "--trials 2 --batch-sizes 8 --inputs 6 4 --embedding-size 4 --rounds 1",
     "many_trials": "--trials 20 --workers 2 --seconds 0.01 --only ours",
     "pages": "--trials 12 --repeats 1",

@@ -141,7 +141,7 @@ def test_the_page_of_a_search_is_drawn_at_its_start_in_its_middle_and_in_its_tes
         newest = [add_trial(ledger, [], loss=loss, state=TrialState.RUNNING) for loss in COEFFICIENT][-1]
         page.wait_for_selector(f"#running tr[data-trial='{newest.id}']")
         assert page.locator("#state .left").inner_text() == "ETA after the first epoch"
-        assert page.locator(".answer h3").first.inner_text() == "Which loss?"
+        assert page.locator(".answer h3").first.inner_text() == "Which setting?"
         assert page.locator("#search h2").is_hidden(), "a figure without data has no place"
         links = page.locator(".links a").filter(visible=True).all_inner_texts()
         assert links == ["All experiments", "pets", "Leaderboard", "Cost", "Reproduce"]

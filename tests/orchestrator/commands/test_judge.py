@@ -69,10 +69,10 @@ def write_outside(folder: Path, splits: dict[str, Split], form: str, seed: int =
 @pytest.mark.usefixtures("confirmed")
 def test_the_rule_is_the_experiments_or_the_one_that_is_asked_for(cli: CommandLine) -> None:
     plain = cli.json("judge", "tiny")
-    assert (plain["decided_by"], plain["answers"][0]["key"]) == ("seeds_and_images", "loss")
+    assert (plain["decided_by"], plain["answers"][0]["key"]) == ("seeds_and_images", "setting")
     assert cli.json("judge", "tiny", "--verdict", "seeds")["decided_by"] == "seeds"
     out = cli.shows("judge", "tiny", "--verdict", "seeds")
-    assert "The test that decides varies seeds." in out and "small · Which loss?" in out
+    assert "The test that decides varies seeds." in out and "small · Which setting?" in out
 
 
 @pytest.mark.parametrize(

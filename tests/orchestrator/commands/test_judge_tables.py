@@ -289,6 +289,12 @@ def test_bad_tables_are_refused_with_their_place(line: CommandLine, name: str, c
     assert said in line.refuses("judge", name)
 
 
+@pytest.mark.parametrize("start", ["mlflow", "optuna"])
+def test_a_database_that_is_not_there_is_named_and_not_made(line: CommandLine, tmp_path: Path, start: str) -> None:
+    assert "there is no file" in line.refuses("judge", f"{start}:sqlite:///{tmp_path / 'gone.db'}#x")
+    assert not (tmp_path / "gone.db").exists()
+
+
 def test_a_file_that_is_not_there_is_named(line: CommandLine) -> None:
     assert "gone.csv: cannot be read" in line.refuses("judge", "gone.csv")
 

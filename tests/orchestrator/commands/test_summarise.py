@@ -16,9 +16,11 @@ def test_answers_are_one_under_the_other_and_the_tables_at_the_end(tmp_path: Pat
     write(tmp_path, "one", confirmed=True)
     lines = cli.shows("summarise", "one", "--output", tmp_path).splitlines()
     titles = [line for line, before in zip(lines, ["", *lines], strict=False) if not before]
-    assert titles[0] == "pets · Which loss?"
+    assert titles[0] == "pets · Which setting?"
     assert titles[-2:] == ["pets · What limits these results?", "Retrieval"]
-    assert lines[1].startswith("Triplet SH beats NT-Xent by 10.0 rsum, 95 % CI [7.7, 12.3], p < 0.001")
+    assert lines[1].startswith(
+        "Triplet SH at margin = 0.2 beats NT-Xent at τ = 0.1 by 10.0 rsum, 95 % CI [7.7, 12.3], p < 0.001"
+    )
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -42,7 +44,7 @@ def test_every_form_comes_from_the_command_line(tmp_path: Path, cli: CommandLine
         shown = [row["loss"] for row in rows if row["answer"] == "retrieval"]
         assert shown == ["triplet_sh", "nt_xent", "nt_xent", "triplet_sh"]
     else:
-        assert "two · Which loss?" in text.replace(r"$\cdot$", "·")
+        assert "two · Which setting?" in text.replace(r"$\cdot$", "·")
 
 
 def test_what_is_not_there_is_refused(tmp_path: Path, cli: CommandLine) -> None:

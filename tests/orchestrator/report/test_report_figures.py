@@ -241,7 +241,7 @@ def test_the_best_so_far_goes_on_to_the_newest_trial() -> None:
 
 
 @pytest.mark.parametrize(
-    ("losses", "question"), [(("nt_xent",), "Which coefficients?"), (("nt_xent", "triplet_sh"), "Which loss?")]
+    ("losses", "question"), [(("nt_xent",), "Which coefficients?"), (("nt_xent", "triplet_sh"), "Which setting?")]
 )
 def test_before_the_first_epoch_nothing_is_drawn_and_the_question_is_that_of_the_search(
     losses: tuple[str, ...], question: str

@@ -155,7 +155,7 @@ def test_a_dataset_that_is_not_confirmed_is_none_of_those_with_the_highest_mean(
     pair = [candidate("a", "nt_xent", 200.0, images=20.0), candidate("b", "triplet_sh", 190.0, images=20.0)]
     summary = summary_of(dict.fromkeys(("ar", "en", "zh"), verdict_of(pair)))
     del vars(summary)["verdicts"]["zh"]
-    order = next(answer for answer in over_datasets(summary) if answer.key == "order")
+    order = next(answer for answer in over_datasets(summary) if answer.key == "order_of_settings")
     assert order.headline.startswith("NT-Xent has the highest mean on every confirmed dataset. ")
 
 
@@ -168,7 +168,7 @@ def test_values_of_a_fraction_have_three_digits_also_over_datasets() -> None:
     summary = summary_of(verdicts)
     summary.history.experiment = replace(summary.history.experiment, metric="val/i2t_map5")
     answers = {answer.key: answer for answer in over_datasets(summary)}
-    assert "on zh, +0.012 beside" in answers["order"].notes[0]
+    assert "on zh, +0.012 beside" in answers["order_of_settings"].notes[0]
     assert " 0.512 " in render_markdown([answers["ranks"]])
 
 
@@ -191,4 +191,4 @@ def test_of_each_loss_its_best_candidate_counts_and_over_images_the_best_with_th
     assert means == {"nt_xent": first.mean("test/rsum"), "triplet_sh": last.mean("test/rsum")} and first.label == "a"
     runs = {"en": [kept, other], "zh": pair}
     found = interaction_test({name: {one.loss: one.image_rows("test/rsum") for one in of} for name, of in runs.items()})
-    assert answers["order"].numbers["statistic"] == found.statistic
+    assert answers["order_of_settings"].numbers["statistic"] == found.statistic

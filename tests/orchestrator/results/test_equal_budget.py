@@ -21,7 +21,6 @@ from orchestrator.results.equal_budget import (
     crossings,
     equal_budgets,
     expected_best,
-    lead_probability,
     optimism_of,
     searched_losses,
 )
@@ -164,8 +163,8 @@ def test_the_leads_of_a_search_and_what_fresh_seeds_gave(tmp_path: Path) -> None
     first, second = said["optimism"]
     assert "the winner lost 5.0 val rsum (60.0 to 55.0)" in first and "2 candidates lost 2.8 val rsum" in second
     lead, crossing, further, band = said["equal_budget"]
-    share = round(100 * equal_budgets(ledger.history)["pets"]["comparisons"][0]["probability"])
-    assert "Triplet SH leads NT-Xent by 7.0 val rsum" in lead and f"in {share} % of" in lead
+    assert lead == "With 4 trials each, Triplet SH leads NT-Xent by 7.0 val rsum on average."
+    assert "probability" not in equal_budgets(ledger.history)["pets"]["comparisons"][0], "it would be no forecast"
     assert crossing.startswith("Triplet SH leads from 3 trials") and crossing.endswith(" on; with less, NT-Xent leads.")
     assert further.startswith("4 further trials of NT-Xent") and "8 of 10 draws" in band
     page = Page(ledger.history)
@@ -251,11 +250,10 @@ def test_a_loss_that_is_good_on_average_is_overtaken_by_one_with_the_best_trial(
     assert len(crossings(rising, level, (1.0, 1.0))) == 1
 
 
-def test_a_lead_is_as_likely_as_the_resampled_trials_say() -> None:
-    values = np.arange(8.0)
-    assert lead_probability(values, values, 4) == pytest.approx(0.5, abs=0.06)
-    assert lead_probability(values + 20, values, 4) == 1.0
-    assert lead_probability(values, values + 20, 4) == 0.0
-    same = np.full(5, 3.0)
-    assert lead_probability(same, same, 3) == 0.5
-    assert lead_probability(same + 1, same, 3) == 1.0
+def test_repeated_searches_are_compared_at_the_budget_of_one_search(tmp_path: Path) -> None:
+    ledger = searched(tmp_path)
+    for loss, values in (("nt_xent", (1.0, 2.0, 3.0, 4.0)), ("triplet_sh", (5.0, 6.0, 7.0, 8.0))):
+        for value in values:
+            add(ledger, loss, value).search = 2
+    (comparison,) = equal_budgets(ledger.history)["pets"]["comparisons"]
+    assert comparison["trials"] == 4

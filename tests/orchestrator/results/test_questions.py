@@ -76,7 +76,7 @@ def welch(first: Runs, second: Runs) -> float:
 
 
 def test_a_winner_beats_the_other_losses_by_an_intersection_of_welchs_tests() -> None:
-    answer = ask(THREE_LOSSES)["loss"]
+    answer = ask(THREE_LOSSES)["setting"]
     p = {other.label: welch(THREE_LOSSES[0], other) for other in THREE_LOSSES[2:]}
     # Either setting of NT-Xent could have been the winner.
     assert (answer.verdict, answer.closest) == ("better", "t1")
@@ -87,15 +87,15 @@ def test_a_winner_beats_the_other_losses_by_an_intersection_of_welchs_tests() ->
 
 def test_a_loss_is_named_with_its_model_where_models_differ() -> None:
     candidates = [THREE_LOSSES[0], replace(THREE_LOSSES[0], label="s1", model="scan", values=THREE_LOSSES[3].values)]
-    answer = ask(candidates)["loss"]
-    assert answer.question == "Which model and loss?"
-    assert answer.headline.startswith("VSE++ NT-Xent beats SCAN NT-Xent by 10.0 rsum")
+    answer = ask(candidates)["setting"]
+    assert answer.question == "Which model and setting?"
+    assert answer.headline.startswith("VSE++ NT-Xent at τ = 0.1 beats SCAN NT-Xent at τ = 0.1 by 10.0 rsum")
     assert [row["name"] for row in rows(answer).values()] == ["VSE++ NT-Xent", "SCAN NT-Xent"]
 
 
 def test_rows_of_a_tie_are_adjusted_by_holm_for_the_choice_of_the_winner() -> None:
     candidates = [*THREE_LOSSES[:2], candidate("t1", "triplet_sh", around(99.5, 0.8, 2), margin=0.2), THREE_LOSSES[3]]
-    answer = ask(candidates)["loss"]
+    answer = ask(candidates)["setting"]
     near, far = (luckiest(welch(candidates[0], other), 3) for other in candidates[2:])
     assert far < near
     assert (answer.verdict, answer.closest) == ("tie", "t1")
@@ -105,7 +105,7 @@ def test_rows_of_a_tie_are_adjusted_by_holm_for_the_choice_of_the_winner() -> No
     assert shown["t1"]["p"] == answer.numbers["p"]
     assert shown["c1"]["p"] == pytest.approx(2 * far)
     assert outcomes(answer) == {"n1": "winner", "t1": "tie", "c1": "worse"}
-    assert answer.notes[0] == "NT-Xent beats Circle."
+    assert answer.notes[0] == "NT-Xent at τ = 0.1 beats Circle at margin = 0.4."
 
 
 def test_the_coefficients_pay_for_losses_that_the_winner_does_not_beat() -> None:
@@ -122,12 +122,12 @@ def test_the_published_settings_are_beaten_by_the_luckiest_of_all() -> None:
     assert answer.verdict == "better"
     # The pair is also one of those of the other losses, of which the winner beats all: it has one p-value.
     p = [luckiest(welch(THREE_LOSSES[0], other), 2) for other in THREE_LOSSES[2:]]
-    assert answer.numbers["p"] == pytest.approx(max(p)) == ask(THREE_LOSSES, baseline="t1")["loss"].numbers["p"]
+    assert answer.numbers["p"] == pytest.approx(max(p)) == ask(THREE_LOSSES, baseline="t1")["setting"].numbers["p"]
     # Where it beats not all of them, the luckiest of all other candidates could have been the winner.
     wild = candidate("c1", "circle", around(90.0, 12.0, 3), margin=0.4)
     answers = ask([*THREE_LOSSES[:3], wild], baseline="t1")
     assert answers["published"].numbers["p"] == pytest.approx(luckiest(welch(THREE_LOSSES[0], THREE_LOSSES[2]), 3))
-    assert (answers["loss"].verdict, answers["published"].verdict) == ("tie", "better")
+    assert (answers["setting"].verdict, answers["published"].verdict) == ("tie", "better")
     # A winner that is the baseline has nothing to beat, and nothing is open.
     assert "settle" not in ask([THREE_LOSSES[0], *THREE_LOSSES[2:]], baseline="n1")
 
@@ -188,7 +188,7 @@ LOST_RUNS = {RunId(0, seed): reason for seed, reason in LOST.items()}
 def test_each_row_says_how_its_candidate_compares(
     candidates: Sequence[Runs], verdict: str, closest: str, of_rows: dict[str, str]
 ) -> None:
-    answer = ask(candidates)["loss"]
+    answer = ask(candidates)["setting"]
     assert (answer.verdict, answer.closest, outcomes(answer)) == (verdict, closest, of_rows)
 
 
@@ -196,7 +196,7 @@ def test_the_detectable_difference_is_that_of_the_test_that_decides() -> None:
     """Simulated studies with this true difference find it in 80 %: a property of the number, not of the formula."""
     first, second = THREE_LOSSES[0], candidate("t1", "triplet_sh", around(99.6, 1.0, 2), margin=0.2)
     answers = ask([first, second])
-    smallest = float(answers["loss"].numbers["smallest_detectable_difference"] or 0.0)
+    smallest = float(answers["setting"].numbers["smallest_detectable_difference"] or 0.0)
     spread = float(first.sample("test/rsum").std(ddof=1))
     rng = np.random.default_rng(0)
     leads = rng.normal(smallest, spread, (4000, 5)), rng.normal(0.0, spread, (4000, 5))
@@ -205,7 +205,7 @@ def test_the_detectable_difference_is_that_of_the_test_that_decides() -> None:
     assert f"the smallest detectable difference is {smallest:.1f}; " in answers["settle"].headline
     # More chances need a larger difference.
     others = [candidate(f"n{n}", "nt_xent", around(95.0, 1.0, 1), temperature=n) for n in (3, 4, 5)]
-    assert smallest < ask([first, second, *others])["loss"].numbers["smallest_detectable_difference"]  # type: ignore[operator]
+    assert smallest < ask([first, second, *others])["setting"].numbers["smallest_detectable_difference"]  # type: ignore[operator]
 
 
 VALUES = st.lists(st.integers(0, 8), min_size=3, max_size=3)
@@ -273,12 +273,12 @@ def test_a_winner_beats_its_equal_in_at_most_four_percent_of_studies(losses: int
 
 def test_a_tie_by_the_choice_of_the_winner_says_why_its_interval_leaves_out_0() -> None:
     many = [candidate(f"c{n}", "circle", around(100.0 - n / 10, 1.0, n % 5), margin=n / 10) for n in range(12)]
-    answer = ask([*many, candidate("t1", "triplet_sh", around(98.2, 1.0, 2), margin=0.2)])["loss"]
+    answer = ask([*many, candidate("t1", "triplet_sh", around(98.2, 1.0, 2), margin=0.2)])["setting"]
     low, high = answer.numbers["low"], answer.numbers["high"]
     assert answer.verdict == "tie" and 0 < low < high
     note = "The interval is of this pair alone; p also counts the choice of the winner among its candidates."
     assert note in answer.notes and answer.headline.endswith(" at a level of 0.035.")
-    assert note not in ask([many[0], candidate("t1", "triplet_sh", around(100.1), margin=0.2)])["loss"].notes
+    assert note not in ask([many[0], candidate("t1", "triplet_sh", around(100.1), margin=0.2)])["setting"].notes
 
 
 def test_a_tie_of_two_with_a_p_value_below_5_percent_says_the_level() -> None:
@@ -286,7 +286,7 @@ def test_a_tie_of_two_with_a_p_value_below_5_percent_says_the_level() -> None:
     pair = [
         candidate(label, loss, around(100.0 - gap)) for label, loss, gap in (("a", "circle", 0.0), ("b", "warp", 1.19))
     ]
-    answer = ask(pair)["loss"]
+    answer = ask(pair)["setting"]
     p, low = answer.numbers["p"], answer.numbers["low"]
     assert answer.verdict == "tie" and 0.035 < p < 0.05 and low > 0
     assert answer.headline.endswith(f", p = {p:.3f} at a level of 0.035.")
@@ -297,8 +297,8 @@ def test_the_p_value_of_a_winner_over_all_is_a_bound() -> None:
     """It is the largest of all leads; the lead over the candidate that is named may have a smaller one."""
     steady = candidate("b", "warp", around(97.4, 0.2))
     answer = ask([candidate("a", "circle", around(100.0)), steady, candidate("c", "triplet", around(95.0, 4.0))])[
-        "loss"
+        "setting"
     ]
     p = answer.numbers["p"]
     assert answer.verdict == "better" and answer.closest == "b" and p >= 0.001
-    assert f"beats every other loss, p ≤ {p:.3f}; closest is WARP: " in answer.headline
+    assert f"beats the settings of all other losses, p ≤ {p:.3f}; closest is WARP: " in answer.headline

@@ -187,7 +187,9 @@ ALONE = replace(A, values={run: A.values[run] for run in A.ids[:1]})
         pytest.param(ONE, Verdict.UNTESTED, "at least two seeds", id="one seed each"),
         pytest.param([RIGID, candidate("b", [1.0, 1.0])], Verdict.UNTESTED, "varies over its seeds", id="rigid"),
         pytest.param([RIGID, candidate("b", [9.0, 9.0])], Verdict.TIE, "same value", id="rigid and equal"),
-        pytest.param([candidate("a", [400.0] * 5), FAR_BELOW], Verdict.BETTER, "a beats b", id="one rigid"),
+        pytest.param(
+            [candidate("a", [400.0] * 5), FAR_BELOW], Verdict.BETTER, "at margin = 0.2 beats b", id="one rigid"
+        ),
         pytest.param([lost(replace(A, values={}), LOST)], Verdict.UNTESTED, "No training", id="all diverged"),
         pytest.param(
             [lost(A, LOST), lost(FAR_BELOW, LOST)],
@@ -199,7 +201,7 @@ ALONE = replace(A, values={run: A.values[run] for run in A.ids[:1]})
         pytest.param(
             [A, FAR_BELOW, candidate("far", {0: 100.0}, missing={1: "diverged", 2: "diverged"})],
             Verdict.BETTER,
-            "a beats b",
+            "a at margin = 0.2 beats b",
             id="a candidate of which one seed is left",
         ),
     ],

@@ -1,0 +1,1 @@
+"""Serve the product's answers to assistants by the Model Context Protocol."""

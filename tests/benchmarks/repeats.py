@@ -1,0 +1,106 @@
+"""How often verdicts on repeated searches err, and which leads they find, by simulation.
+
+    python -m tests.benchmarks repeats [--studies 4000]
+
+A study has some losses, each searched repeatedly (``tests/support/repeat_rates.py``). A row is the share of studies,
+in percent, in which equal losses are told from each other. Either all are equal, or the two best are, before others
+that are far behind. ``luck`` is the standard deviation of the best setting over searches, in rsum; *ten* is a first
+loss with ten times the luck of the others. Its distribution is normal, or that of the best of random trials, or of
+trials of which the worse half was stopped. The other rows are the share of studies that find a lead, and interactions
+over datasets, trends and bends where there is none.
+"""
+
+import argparse
+from collections.abc import Iterator
+from functools import partial
+from itertools import product
+
+import numpy as np
+
+from orchestrator.results.datasets import LEVEL as INTERACTION_LEVEL
+from orchestrator.results.datasets import interaction_test
+from orchestrator.results.trends import find_trend
+from orchestrator.results.verdict import LEVEL, LEVELS_OF_SEARCHES
+from tests.benchmarks.rows import Row
+from tests.support.repeat_rates import Design, lucks, verdicts
+
+LIMIT, OF_INTERACTIONS = 4.0, 5.0
+"""Percent of studies that may be wrong."""
+
+SEARCHES = (2, 3, 5, 10)
+FAR = -300.0
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--studies", type=int, default=4000, help="of each row")
+
+
+def run(options: argparse.Namespace) -> Iterator[Row]:
+    for kind, losses, searches in product(("normal", "random", "stopped"), (2, 4, 6, 13), SEARCHES):
+        yield _false(options.studies, kind, losses, searches)
+    for losses, searches, luck, lead in product((2, 4, 11), SEARCHES, (2.0, 5.0), (5.0, 10.0)):
+        yield _found(options.studies, losses, searches, luck, lead)
+    for seeds in (1, 3, 5):
+        yield _found(options.studies, 2, 3, 2.0, 10.0, seed=6.0, seeds=seeds)
+    for searches, luck in product(SEARCHES, (2.0, 5.0, 30.0)):
+        yield _interaction(options.studies // 4, searches, luck)
+        yield _trend(options.studies // 4, searches, luck)
+
+
+def _false(studies: int, kind: str, losses: int, searches: int) -> Row:
+    """Return the worst of several spreads of luck, with one to five seeds, over seeds alone and images as well."""
+    generator, level = np.random.default_rng([losses, searches]), LEVELS_OF_SEARCHES.get(searches, LEVEL)
+    shares: dict[str, float] = {}
+    for behind in (0.0,) if losses == 2 else (0.0, FAR):
+        means = np.where(np.arange(losses) < 2, 0.0, behind)
+        for name, luck in (*((f"{luck}", np.full(losses, luck)) for luck in (0.0, 2.0, 5.0, 30.0)), ("ten", None)):
+            of = np.where(np.arange(losses) == 0, 20.0, 2.0) if luck is None else luck
+            for seeds, image in ((1, 0.0), (1, 1.5), (5, 1.5)):
+                design = Design(means, searches, of, kind, seeds=seeds, image=image)
+                case = f"luck {name}, {seeds} seeds, images {image:g}{', others behind' if behind else ''}"
+                shares[case] = 100 * float(verdicts(design, studies, level, generator)[1].mean())
+    alike = {case: share for case, share in shares.items() if "ten" not in case}
+    worst, worst_alike = max(shares, key=shares.__getitem__), max(alike, key=alike.__getitem__)
+    note = f"with luck alike {alike[worst_alike]:.1f} ({worst_alike}); worst: {worst}"
+    case = f"false: {losses} losses, {searches} searches, {kind}"
+    return Row(case, "%", shares[worst], LIMIT, "limit", note=note)
+
+
+def _found(
+    studies: int, losses: int, searches: int, luck: float, lead: float, seed: float = 1.5, seeds: int = 1
+) -> Row:
+    means = np.where(np.arange(losses) == 0, lead, 0.0)
+    design = Design(means, searches, np.full(losses, luck), seed=seed, seeds=seeds)
+    level = LEVELS_OF_SEARCHES.get(searches, LEVEL)
+    winner, better = verdicts(design, studies, level, np.random.default_rng([losses, searches]))
+    share = 100 * float((better & (winner == 0)).mean())
+    of = f", sd of seeds {seed:g}, {seeds} seeds" if seed != 1.5 else ""
+    return Row(f"found: lead {lead:g}, {losses} losses, {searches} searches, luck {luck:g}{of}", "%", share, None, "")
+
+
+def _interaction(studies: int, searches: int, luck: float) -> Row:
+    """Return how often losses that are equal on three datasets interact with the datasets."""
+    generator = np.random.default_rng(searches)
+    design = Design(np.zeros(6), searches, np.full(6, luck))
+    images = 60
+
+    def significant() -> bool:
+        cells = {}
+        for dataset in range(3):
+            theirs = lucks(design, 1, generator)[0] + 1.5 * generator.standard_normal((6, searches))
+            of_images = 1.5 * np.sqrt(images) * generator.standard_normal((6, 1, images))
+            cells[f"d{dataset}"] = dict(zip("abcdef", theirs[..., None] + of_images, strict=True))
+        found = interaction_test(cells)
+        return found is not None and found.p <= INTERACTION_LEVEL
+
+    share = 100 * float(np.mean([significant() for _ in range(studies)]))
+    return Row(f"interaction: {searches} searches, luck {luck:g}", "%", share, OF_INTERACTIONS, "limit")
+
+
+def _trend(studies: int, searches: int, luck: float) -> Row:
+    """Return how often six equal values of a parameter have a trend or a bend."""
+    generator = np.random.default_rng(searches)
+    draw = partial(generator.normal, 0.0, np.hypot(luck, 1.5), searches)
+    trends = [find_trend({2.0**x: draw() for x in range(6)}, "x", "test/rsum", "a") for _ in range(studies)]
+    share = 100 * float(np.mean([min(t["slope"]["p"], t["bend"]["p"]) <= 0.05 for t in trends if t is not None]))
+    return Row(f"trend or bend: {searches} searches, luck {luck:g}", "%", share, OF_INTERACTIONS, "limit")

@@ -1,0 +1,94 @@
+"""Studies of repeated searches by the thousand, in arrays: how often a loss is wrongly called the best, or rightly.
+
+A search finds a setting whose true value is the mean of its loss plus luck. Its fresh training has luck of the seed, of
+which val and test share the most, and all searches of a loss meet the same test images. Val chooses the winner, which
+is *better* where it beats every other loss at the level, as ``verdict.judge`` says. The test is that of ``crossed``,
+with a search as the unit; ``tests/orchestrator/results/test_repeat_rates.py`` compares both.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import stdtr
+
+from orchestrator.results.comparison import UNLIKE
+
+Array = np.ndarray
+
+IMAGES = 1000
+"""Test images: the degrees of freedom of their part."""
+
+SHARED = 0.8
+"""Share of a seed's luck on val that its test value has as well."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """Repeated searches of some losses.
+
+    Attributes:
+        means: True mean of each loss over searches, shape (L,), in rsum.
+        searches: Searches of each loss, >= 2.
+        luck: Standard deviation over searches of each loss, shape (L,).
+        kind: Distribution of the luck: ``normal``; ``random``, the best of ``TRIALS`` random trials on a quadratic of
+            two parameters; ``stopped``, the same where the worse half of the trials was stopped after a noisy look.
+        seed: Standard deviation over seeds.
+        seeds: Fresh seeds of each search, >= 1.
+        image: Standard error of a loss by the choice of images, in rsum.
+    """
+
+    means: Array
+    searches: int
+    luck: Array
+    kind: str = "normal"
+    seed: float = 1.5
+    seeds: int = 1
+    image: float = 1.5
+
+
+TRIALS = 12
+"""Trials of each search that is simulated trial by trial."""
+
+
+def lucks(design: Design, studies: int, generator: np.random.Generator) -> Array:
+    """Return the luck of searches, shape (studies, L, R), of mean 0 and the design's standard deviations."""
+    shape = (studies, len(design.means), design.searches)
+    if design.kind == "normal":
+        drawn = generator.standard_normal(shape)
+    else:
+        # Losses of the best setting against a peak of 0, from places in a square around it.
+        below = (generator.uniform(-1, 1, (*shape, TRIALS, 2)) ** 2).sum(-1)
+        if design.kind == "stopped":
+            looks = below + 0.3 * generator.standard_normal(below.shape)
+            below = np.where(looks <= np.median(looks, axis=-1, keepdims=True), below, 9.0)
+        drawn = -below.min(-1)
+        drawn = (drawn - drawn.mean()) / drawn.std()
+    return np.asarray(drawn * np.asarray(design.luck)[:, None])
+
+
+def verdicts(design: Design, studies: int, level: float, generator: np.random.Generator) -> tuple[Array, Array]:
+    """Return the winner of each study, and whether it is called better than every other loss."""
+    true = np.asarray(design.means)[:, None] + lucks(design, studies, generator)
+    spread = design.seed / np.sqrt(design.seeds)
+    val = true + spread * generator.standard_normal(true.shape)
+    own = np.sqrt(1 - SHARED**2) * spread * generator.standard_normal(true.shape)
+    test = true + SHARED * (val - true) + own + design.image * generator.standard_normal((*true.shape[:2], 1))
+    winner, every = val.mean(2).argmax(1), np.arange(studies)
+    difference = test.mean(2)[every, winner][:, None] - test.mean(2)
+    variance = test.var(2, ddof=1) / design.searches
+    p = p_values(difference, variance[every, winner][:, None], variance, design.searches, 2 * design.image**2)
+    beaten = (difference > 0) & (p <= level)
+    beaten[every, winner] = True
+    return winner, beaten.all(1)
+
+
+def p_values(difference: Array, ours: Array, theirs: Array, searches: int, of_images: float) -> Array:
+    """Return two-sided p-values from the variances of two means over searches, and that of their images."""
+    freedom = searches - 1
+    caution = 1 + (2 / freedom if of_images else 0.0)
+    total = ours + theirs + of_images
+    unlike = np.maximum(ours, theirs) > UNLIKE * np.minimum(ours, theirs)
+    of_searches = ((caution * ours) ** 2 + (caution * theirs) ** 2) / np.where(unlike, freedom / 2, freedom)
+    squares = of_searches + of_images**2 / (IMAGES - 1)
+    degrees = (caution * (ours + theirs) + of_images) ** 2 / squares
+    return np.asarray(2 * stdtr(degrees, -np.abs(difference) / np.sqrt(total)))
