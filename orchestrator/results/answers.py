@@ -32,7 +32,7 @@ from orchestrator.results.analyses import (
 )
 from orchestrator.results.answer import Answer, Cell, Column, Json, Quantity, table_of
 from orchestrator.results.bands import Band, band_answers, bands
-from orchestrator.results.caveats import caveats, comparability
+from orchestrator.results.caveats import caveats, comparability, remarks, search_remarks
 from orchestrator.results.confirmation import Confirmation, best_metrics, confirmations, race_names
 from orchestrator.results.crossed import ImageRows
 from orchestrator.results.datasets import FEW, LEVEL, common_losses, interaction_test, mean_ranks
@@ -199,6 +199,17 @@ class Summary:
             )
         return answers
 
+    @cached_property
+    def remarks(self) -> Mapping[str, Sequence[str]]:
+        """Dataset -> sentences about its search that limit nothing."""
+        return {
+            dataset: [
+                *remarks([trial for trial in self.history.trials.values() if trial.config.dataset == dataset]),
+                *search_remarks(self.history, dataset),
+            ]
+            for dataset in self.datasets
+        }
+
     def of_dataset(self, of_study: Mapping[str, Any], dataset: str) -> dict[str, Any]:
         """Return the entries of the studies on a dataset."""
         studies = {trial.study for trial in self.history.trials.values() if trial.config.dataset == dataset}
@@ -224,6 +235,7 @@ class Summary:
             "confirm_looks": dict(history.confirm_looks),
             "test_openings": dict(history.test_openings),
             "caveats": {dataset: list(sentences) for dataset, sentences in self.caveats.items()},
+            "remarks": {dataset: list(sentences) for dataset, sentences in self.remarks.items()},
             "early_epochs": dict(self.early_epochs),
         }
 
@@ -234,7 +246,7 @@ class Summary:
 def analyses_of(summary: Summary, dataset: str) -> list[Answer]:
     """Return what the analyses say about a dataset, and how a race gave out its seeds."""
     qualifying, early, edges = summary.qualifying[dataset]
-    best = summary.winners.get(dataset)
+    best, known = summary.winners.get(dataset), tuple(summary.remarks[dataset])
     winner = None if best is None else (best.setting.config.model, best.setting.config.loss)
     analyses = (
         front_answer(dataset, summary.fronts.get(dataset, ()), summary.objectives),
@@ -245,6 +257,7 @@ def analyses_of(summary: Summary, dataset: str) -> list[Answer]:
         optimism_answer(dataset, summary.optimism.get(dataset), best.trial if best and best.confirmed else None),
         early,
         edges,
+        Answer("remarks", dataset, "What else happened in the search?", "", notes=known) if known else None,
         qualifying,
     )
     answers = [answer for answer in analyses if answer is not None]

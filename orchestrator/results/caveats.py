@@ -1,4 +1,4 @@
-"""Limits that a reader must know before comparing: trials that could not win, and settings that differ by loss."""
+"""Caveats, which limit results, such as trials that could not win; and remarks, which limit nothing."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -28,23 +28,28 @@ REVISION = 10
 
 
 def caveats(trials: Sequence[Trial]) -> list[str]:
-    """Return the sentences about the trials of one dataset; none where all trials finished with equal versions."""
+    """Return what limits the trials of one dataset; nothing where all finished with equal versions."""
     searched = [trial for trial in trials if trial.stage is Stage.SEARCH]
     running = sum(not trial.has_ended for trial in trials)
-    points = points_of(searched)
-    finished = ranked(points)
-    higher = _higher_than_the_best(searched, finished)
-    sentences = [
+    higher = _higher_than_the_best(searched, ranked(points_of(searched)))
+    return [
         *_mixed_versions(trials),
         *([f"{count_text(running, 'trial')} {'has' if running == 1 else 'have'} not ended yet."] if running else []),
         *([] if higher is None else [_cannot_win(higher)]),
-        *_replicates(points),
-        *_settings_without_effect(by_study(points), by_study(finished)),
         *still_rising(trials),
     ]
+
+
+def remarks(trials: Sequence[Trial]) -> list[str]:
+    """Return what else happened to the trials of one dataset, which limits nothing."""
+    searched = [trial for trial in trials if trial.stage is Stage.SEARCH]
+    points = points_of(searched)
+    finished = ranked(points)
+    higher = _higher_than_the_best(searched, finished)
+    sentences = [*_replicates(points), *_settings_without_effect(by_study(points), by_study(finished))]
     for state in (TrialState.STOPPED_EARLY, TrialState.DIVERGED, TrialState.FAILED):
         count = sum(trial.state is state for trial in searched)
-        # A single trial that was named above is not counted again.
+        # A single trial that a caveat names is not counted again.
         if count > (higher is not None and higher.state is state):
             sentences.append(f"{count_text(count, 'trial')} {str(state).replace('_', ' ')}, which cannot win.")
     return sentences
@@ -150,20 +155,30 @@ def _rise(trial: Trial) -> float | None:
 
 
 def comparability(history: History, dataset: str) -> list[str]:
-    """Return the sentences about the data, the losses of a dataset, and trials that ``search.prior`` gave a setting.
+    """Return what limits comparisons on a dataset: its data, and settings that its losses share.
 
     A single loss needs no sentence about settings that losses share.
     """
     experiment = known_experiment(history)
     sentences = [*history.data_caveats.get(dataset, ())]
-    if experiment is None:
+    cells = _cells(experiment, dataset)
+    if experiment is None or not cells or len(experiment.losses) < 2:
         return sentences
-    cells = {cell.name: cell for cell in experiment.cells() if cell.dataset == dataset}
-    if cells and len(experiment.losses) > 1:
-        beside = (f"{sentence}." for sentence in overlaps(experiment, dataset))
-        sentences += [_settings(experiment, list(cells.values())), *beside]
+    rates = [] if "learning_rate" in experiment.search.training else [_rates(cells)]
+    return [*sentences, *rates, *(f"{sentence}." for sentence in overlaps(experiment, dataset))]
+
+
+def search_remarks(history: History, dataset: str) -> list[str]:
+    """Return what was searched beside the losses, and the trials that ``search.prior`` gave a setting."""
+    experiment = known_experiment(history)
+    if experiment is None:
+        return []
+    cells, sentences = _cells(experiment, dataset), []
+    if cells and len(experiment.losses) > 1 and "learning_rate" in experiment.search.training:
+        sentences.append(_searched(experiment, cells))
+    names = {cell.name for cell in cells}
     prior = {study: [point.params for point in points] for study, points in (history.prior or {}).items()}
-    searched = [trial for trial in history.stage(Stage.SEARCH) if trial.study in cells and trial.candidate is None]
+    searched = [trial for trial in history.stage(Stage.SEARCH) if trial.study in names and trial.candidate is None]
     tried = [training.id for training in searched if training.params in prior.get(training.study, ())]
     if tried:
         named = listed([*tried[:NAMED], *([f"{len(tried) - NAMED} more"] if len(tried) > NAMED else [])])
@@ -172,20 +187,26 @@ def comparability(history: History, dataset: str) -> list[str]:
     return sentences
 
 
-def _settings(experiment: Experiment, cells: Sequence[Cell]) -> str:
-    """Say which training settings were searched, or else at which learning rate the losses were trained."""
-    searched = experiment.search.training
-    if "learning_rate" in searched:
-        ranges = {parameter: str(cells[0].space.training[parameter]) for parameter in searched}
-        # Whether a range is logarithmic, or of whole numbers, is in the experiment's file.
-        names = listed(
-            f"{name} in {ranges[key].removesuffix(' log').removesuffix(' whole')}"
-            for key, name in parameter_names(ranges).items()
-        )
-        budget = count_text(experiment.search.trials, "trial")
-        if experiment.search.loss == "choose":
-            return f"Searched beside the losses, in one study of {budget}: {names}."
-        return f"Each loss had its own search of {names}, beside its parameters, in {budget}."
+def _cells(experiment: Experiment | None, dataset: str) -> list[Cell]:
+    return [] if experiment is None else [cell for cell in experiment.cells() if cell.dataset == dataset]
+
+
+def _searched(experiment: Experiment, cells: Sequence[Cell]) -> str:
+    """Say which training settings were searched beside the losses."""
+    ranges = {parameter: str(cells[0].space.training[parameter]) for parameter in experiment.search.training}
+    # Whether a range is logarithmic, or of whole numbers, is in the experiment's file.
+    names = listed(
+        f"{name} in {ranges[key].removesuffix(' log').removesuffix(' whole')}"
+        for key, name in parameter_names(ranges).items()
+    )
+    budget = count_text(experiment.search.trials, "trial")
+    if experiment.search.loss == "choose":
+        return f"Searched beside the losses, in one study of {budget}: {names}."
+    return f"Each loss had its own search of {names}, beside its parameters, in {budget}."
+
+
+def _rates(cells: Sequence[Cell]) -> str:
+    """Say at which learning rate the losses were trained, where it was not searched."""
     rates = list(dict.fromkeys(value_text(cell.training.learning_rate) for cell in cells))
     if len(rates) > 1:
         return f"The losses were trained at learning rates {', '.join(rates)}, which were not searched."

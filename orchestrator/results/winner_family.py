@@ -12,10 +12,11 @@ the winner leads all of it:
 
 The largest p-value of a group's leads holds for all pairs of the group, because an intersection errs at most as often
 as its least sure lead [Berger1982]. A pair alone is a comparison that nobody named beforehand, of any two candidates
-that could be the winner and the other one. Its k is, in (a), the number of candidates of other losses than its own,
-and in (b) the number of settings of the loss times the losses that the winner does not beat. These p-values are
-Holm-adjusted: in (a) over the best candidate of each loss, which val names, and for the other candidates over all of
-the group; in (b) over the group. A baseline that was named beforehand is one pair alone:
+that could be the winner and the other one. In (a), k is the number of candidates of other losses than its own for the
+best of each loss, which val names; their p-values are Holm-adjusted together. Of any other candidate of (a), k is the
+number of all candidates, and the p-value is Holm-adjusted over all of (a). In (b), k is the number of settings of the
+loss times the losses that the winner does not beat, Holm-adjusted over all of (b). A baseline that was named beforehand
+is one pair alone:
 
     (c)  the baseline                              k is the number of all candidates but the baseline
 
@@ -62,7 +63,8 @@ class WinnerFamily:
         best = self.best_of_other_losses()
         chances = {compared.second: len(self.candidates) - sizes[kinds[compared.second]] for compared in others}
         shown = [compared for compared in others if compared.second in best]
-        adjusted = {**_alone(others, p_of, chances), **_alone(shown, p_of, chances)}
+        every = dict.fromkeys(chances, len(self.candidates))
+        adjusted = {**_alone(others, p_of, every), **_alone(shown, p_of, chances)}
         self._lower(adjusted, others, p_of, sizes[winner.kind])
         rivals = 1 + sum(sizes[kinds[label]] > 1 and not self._is_beaten(label, adjusted, others) for label in best)
         adjusted |= _alone(own, p_of, dict.fromkeys((compared.second for compared in own), sizes[winner.kind] * rivals))

@@ -47,7 +47,8 @@ def answer_studies(p: Array, means: Array, kinds: Array, baseline: int | None, l
     # (a)
     whole = np.where(own, 0.0, _luckiest(p, sizes[winner][:, None])).max(1)[:, None]
     alone = _luckiest(p, candidates - sizes[None])
-    of_losses = np.minimum(np.where(shown, _holm(alone, shown), _holm(alone, ~own)), np.minimum(whole, named))
+    hidden = _holm(_luckiest(p, np.array(candidates)), ~own)
+    of_losses = np.minimum(np.where(shown, _holm(alone, shown), hidden), np.minimum(whole, named))
     beats = ~own & (of_losses <= level)
     # (b)
     unbeaten = 1 + (shown & ~beats & (sizes > 1)[None]).sum(1)

@@ -115,6 +115,22 @@ def test_cells_are_means_over_the_seeds_of_the_published_setting(tmp_path: Path)
     assert "nt_xent(temperature=0.2)" not in cell
 
 
+def test_a_share_of_captions_without_gradient_is_of_all_captions_of_a_batch(tmp_path: Path) -> None:
+    training = {"batches": "images", "captions_per_image": 5, "batch_size": 16}
+    experiment = make_experiment(losses=["nt_xent"], training=training, confirm={"top": 1, "seeds": 2})
+    with begun(tmp_path, experiment) as ledger:
+        (cell,) = experiment.cells()
+        trial = ledger.create(cell.name, 0, {"temperature": 0.1}, experiment.trial_config(cell, {"temperature": 0.1}))
+        ledger.report(trial, 1, {"val/rsum": 10.0}, TrialState.FINISHED)
+        repeats = add_repeats(ledger, [(trial, [50.0, 52.0])])
+        open_test(ledger, repeats)
+    for repeat in repeats:
+        for way, count in (("i2t", 4.0), ("t2i", 20.0)):
+            repeat.epochs[1][f"cocos/{way}_queries_without_gradient"] = count
+    measures = confirmed_cells([ledger.history], ["nt_xent"])["pets", "vsepp"]["nt_xent"]
+    assert {way: measures[f"{way}_share_without_gradient"].mean for way in ("i2t", "t2i")} == {"i2t": 0.25, "t2i": 0.25}
+
+
 def test_a_setting_is_found_where_the_search_chose_the_loss(tmp_path: Path) -> None:
     """Samplers name a degree after its loss, and the loss itself has coefficients in its place."""
     space = {"polynomial_self": {"degree": {"values": [1, 2]}}}

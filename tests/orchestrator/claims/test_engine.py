@@ -95,9 +95,13 @@ def test_a_lead_is_tested_as_scipy_tests_it() -> None:
         ({"kind": "beats", "against": ["b"]}, 12.0, Outcome.HOLDS),
         ({"kind": "beats", "against": ["b"]}, 8.0, Outcome.CONTRADICTED),
         ({"kind": "beats", "against": ["b"]}, 10.1, Outcome.NOT_SHOWN),
+        ({"kind": "beats", "against": ["b"], "by": 1.0}, 12.0, Outcome.HOLDS),
+        ({"kind": "beats", "against": ["b"], "by": 1.9}, 12.0, Outcome.NOT_SHOWN),
         ({"kind": "alike", "against": ["b"], "margin": 2.0}, 10.1, Outcome.HOLDS),
         ({"kind": "alike", "against": ["b"], "margin": 0.2}, 10.1, Outcome.NOT_SHOWN),
         ({"kind": "alike", "against": ["b"], "margin": 2.0}, 15.0, Outcome.CONTRADICTED),
+        ({"kind": "alike", "against": ["b"], "margin": 2.0}, 5.0, Outcome.CONTRADICTED),
+        ({"kind": "alike", "against": ["b"], "margin": 2.0}, 8.1, Outcome.NOT_SHOWN),
         ({"kind": "not_better", "against": ["b"], "margin": 1.0}, 10.0, Outcome.HOLDS),
         ({"kind": "not_better", "against": ["b"], "margin": 1.0}, 13.0, Outcome.CONTRADICTED),
         ({"kind": "best", "against": ["b"], "margin": 1.0}, 10.1, Outcome.HOLDS),
@@ -136,6 +140,37 @@ def test_several_claims_of_a_page_are_corrected() -> None:
     (alone,) = decide_claims(page(part), both)
     first, second, third = decide_claims(page(part, part, part), both)
     assert alone.p is not None and first.p == second.p == third.p == pytest.approx(3 * alone.p)
+
+
+def test_a_contradiction_pays_for_all_tests_of_the_claim_and_for_all_claims() -> None:
+    """A part over two metrics is two tests; an opposite that one of them shows is corrected for both."""
+    numbers = {"a": (9.4, 0.4, 5), "b": (10.0, 0.4, 5)}
+    both = {("pets", "vsepp"): {loss: dict.fromkeys("xy", Measure(*of)) for loss, of in numbers.items()}}
+    part = {"kind": "beats", "loss": "a", "against": ["b"], "metrics": ["x"]}
+    (alone,) = decide_claims(page(part), both)
+    (twice,) = decide_claims(page({**part, "metrics": ["x", "y"]}), both)
+    first, *_ = decide_claims(page(part, part, part), both)
+    assert alone.p_against is not None and alone.outcome is Outcome.CONTRADICTED
+    assert twice.p_against == pytest.approx(2 * alone.p_against)
+    assert first.p_against == pytest.approx(3 * alone.p_against)
+    near = {loss: (of[0] + 0.02 * (loss == "a"), *of[1:]) for loss, of in numbers.items()}
+    close = {("pets", "vsepp"): {loss: dict.fromkeys("xy", Measure(*of)) for loss, of in near.items()}}
+    assert decide_claims(page(part, part, part, level=2 * alone.p_against), close)[0].outcome is Outcome.NOT_SHOWN
+
+
+def test_the_same_best_is_the_best_of_the_first_metric() -> None:
+    """By the second metric another loss is ahead, far enough to contradict that the first is as good there."""
+    means = {"a": (12.0, 9.0), "b": (10.0, 12.0)}
+    both = {
+        ("pets", "vsepp"): {
+            loss: {name: Measure(value, 0.3, 5) for name, value in zip(("x", "y"), of, strict=True)}
+            for loss, of in means.items()
+        }
+    }
+    part = {"kind": "same_best", "losses": ["a", "b"], "metrics": ["x"], "and_metrics": ["y"], "margin": 0.5}
+    (found,) = decide_claims(page(part), both)
+    assert (found.outcome, found.tests[0].subject) == (Outcome.CONTRADICTED, "a - b")
+    assert found.tests[0].difference == pytest.approx(-3.0)
 
 
 def test_a_cell_that_was_not_run_is_named() -> None:

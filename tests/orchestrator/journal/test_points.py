@@ -10,7 +10,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.points import best_points, points_of
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.answers import summarise
-from orchestrator.results.caveats import caveats
+from orchestrator.results.caveats import remarks
 from orchestrator.results.confirmation import confirmations, metrics_of
 from orchestrator.results.confirmation_plan import choose_candidates
 from orchestrator.results.confirmation_plan import repeat as repeat_of
@@ -78,7 +78,7 @@ def test_a_reader_is_told_of_replicates_and_by_how_much_they_differ(lucky: Ledge
     # Deviations from the means 94 and 101: 14, 26, 12, and 1, 1; three degrees of freedom.
     expected = ((14**2 + 26**2 + 12**2 + 1 + 1) / 3) ** 0.5
     repeated = "3 trials repeated 2 settings with other seeds; each setting has their mean"
-    assert caveats(trials) == [f"{repeated}, with a standard deviation of {expected:.2g}."]
+    assert remarks(trials) == [f"{repeated}, with a standard deviation of {expected:.2g}."]
 
 
 @pytest.mark.parametrize(("target", "limit"), [(105.0, None), (99.0, "target")])

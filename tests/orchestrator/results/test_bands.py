@@ -95,6 +95,15 @@ def test_a_region_that_diverges_is_not_among_the_best() -> None:
     assert lost.expected(places[0]).value < lost.expected(lost.surface.safest).value - 10
 
 
+def test_diverged_trials_are_places_of_the_surface_with_the_lowest_value() -> None:
+    history = history_of(24, diverging=True)
+    band, lost = band_of(history), [t for t in history.trials.values() if t.state is TrialState.DIVERGED]
+    observed = band.surface.observed
+    assert len(lost) == band.diverged > 0 and len(observed.values) == len(history.trials)
+    assert set(observed.values[-len(lost) :]) == {observed.values[: -len(lost)].min()}
+    assert (observed.unsure[-len(lost) :] > 10).all()
+
+
 def test_trials_that_were_stopped_count_with_an_estimate_and_failed_ones_do_not() -> None:
     history = history_of(24)
     for trial in list(history.trials.values())[:6]:

@@ -13,7 +13,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.report.page import Page
 from orchestrator.results.answers import summarise
-from orchestrator.results.caveats import caveats, comparability
+from orchestrator.results.caveats import caveats, comparability, remarks
 from tests.support.experiments import add_trial, begun, make_experiment, start
 from tests.support.records import append
 
@@ -106,8 +106,9 @@ def test_a_single_trial_that_cannot_win_is_named_and_not_counted_again(ledger: L
     assert caveats(list(ledger.history.trials.values())) == [named]
     add_trial(ledger, [10.0], state=TrialState.DIVERGED)
     add_trial(ledger, [20.0], state=TrialState.STOPPED_EARLY)
-    said = caveats(list(ledger.history.trials.values()))
-    assert said == [named, "2 trials stopped early, which cannot win.", "1 trial diverged, which cannot win."]
+    trials = list(ledger.history.trials.values())
+    assert caveats(trials) == [named], "what ended early limits nothing"
+    assert remarks(trials) == ["2 trials stopped early, which cannot win.", "1 trial diverged, which cannot win."]
 
 
 def test_a_trial_is_above_the_best_only_by_one_metric(ledger: Ledger) -> None:
@@ -115,7 +116,8 @@ def test_a_trial_is_above_the_best_only_by_one_metric(ledger: Ledger) -> None:
     finished = add_trial(ledger, [30.0])
     finished.config = replace(finished.config, metric="val/i2t_r1")
     add_trial(ledger, [40.0], state=TrialState.STOPPED_EARLY, loss="triplet_sh")
-    assert caveats(list(ledger.history.trials.values())) == ["1 trial stopped early, which cannot win."]
+    trials = list(ledger.history.trials.values())
+    assert (caveats(trials), remarks(trials)) == ([], ["1 trial stopped early, which cannot win."])
 
 
 def test_no_deviation_is_pooled_over_metrics_and_each_rise_has_its_own_metric(ledger: Ledger) -> None:
@@ -124,8 +126,8 @@ def test_no_deviation_is_pooled_over_metrics_and_each_rise_has_its_own_metric(le
         trial.candidate = first.id
     for trial in trials[::2]:
         trial.config = replace(trial.config, metric="val/i2t_r1")
+    assert remarks(trials) == ["2 trials repeated 2 settings with other seeds; each setting has their mean."]
     assert caveats(trials) == [
-        "2 trials repeated 2 settings with other seeds; each setting has their mean.",
         "Rise of val rsum an epoch at the full learning rate: Triplet SH with VSE++ 17 %. "
         "Longer training may change the order.",
         "Rise of val i2t R@1 an epoch at the full learning rate: NT-Xent with VSE++ 17 %. "
@@ -137,7 +139,9 @@ def test_settings_that_trained_exactly_as_the_best_are_said_to_have_no_effect(le
     start(ledger, make_experiment(losses=["triplet_sh"]))
     for margin in (0.2, 0.4, 0.6):
         add_trial(ledger, [10.0, 20.0 if margin < 0.5 else 19.0], params={"margin": margin}, loss="triplet_sh")
-    assert caveats(list(ledger.history.trials.values())) == [
+    trials = list(ledger.history.trials.values())
+    assert caveats(trials) == []
+    assert remarks(trials) == [
         "2 of 3 settings of Triplet SH, the best, differ in margin and had identical results in every epoch."
     ]
 
@@ -147,7 +151,7 @@ def test_equal_best_values_alone_say_nothing_about_effects(ledger: Ledger, curve
     start(ledger, make_experiment(losses=["triplet_sh"]))
     for margin, curve in zip((0.2, 0.4), curves, strict=True):
         add_trial(ledger, curve, params={"margin": margin}, loss="triplet_sh")
-    assert caveats(list(ledger.history.trials.values())) == []
+    assert remarks(list(ledger.history.trials.values())) == []
 
 
 RATE = 3e-4
@@ -183,9 +187,10 @@ def history(tmp_path: Path, losses: list[str], **fields: Any) -> History:
 def test_summary_and_report_say_whose_learning_rate_it_was(
     tmp_path: Path, fields: dict[str, Any], sentence: str
 ) -> None:
-    found = history(tmp_path, PAIR, **fields)
-    assert sentence in summarise(found)["caveats"]["pets"]
-    assert sentence in Page(found).answers["pets"][-1].notes
+    found, key = history(tmp_path, PAIR, **fields), "remarks" if "own search" in sentence else "caveats"
+    summary = summarise(found)
+    assert {name for name in ("caveats", "remarks") if sentence in summary[name]["pets"]} == {key}
+    assert {answer.key for answer in Page(found).answers["pets"] if sentence in answer.notes} == {key}
 
 
 def test_a_baseline_that_a_space_leaves_out_stands_there_too(tmp_path: Path) -> None:

@@ -86,6 +86,42 @@ def test_two_losses_on_two_datasets_are_the_comparison_of_two_differences() -> N
     assert freedom == pytest.approx((1, 199))
 
 
+def test_what_seed_and_image_do_together_counts_once_in_an_interaction() -> None:
+    """Of two losses on two datasets F is the squared contrast over its variance, by hand."""
+    values = {name: simulate(np.random.default_rng(5), losses=2)[name] for name in ("d0", "d1")}
+    cells = [values[name][loss] for name in values for loss in ("l0", "l1")]
+    signs = np.array([1, -1, -1, 1])
+    contrast = sum(sign * cell.mean() for sign, cell in zip(signs, cells, strict=True))
+    by_image = sum(sign * cell.mean(0) for sign, cell in zip(signs, cells, strict=True))
+    variance = by_image.var(ddof=1) / len(by_image)
+    for cell in cells:
+        seeds, images = cell.shape
+        left = cell - cell.mean(0) - cell.mean(1)[:, None] + cell.mean()
+        joint = (left**2).sum() / ((seeds - 1) * (images - 1)) / (seeds * images)
+        variance += cell.mean(1).var(ddof=1) / seeds - joint
+    assert interaction_test(values).statistic == pytest.approx(contrast**2 / variance)
+
+
+def test_winners_and_ranks_over_datasets_are_those_of_test() -> None:
+    """On val the second loss is ahead on both datasets."""
+    pair = [candidate("a", "nt_xent", 200.0, val=90.0), candidate("b", "triplet_sh", 190.0, val=95.0)]
+    verdicts = {name: verdict_of(pair) for name in ("en", "zh")}
+    answers = {answer.key: answer for answer in over_datasets(summary_of(verdicts))}
+    rows = answers["ranks"].table.to_dict()["rows"]
+    assert [(row["loss"], row["mean_rank"], round(row["en"])) for row in rows] == [
+        ("nt_xent", 1.0, 200),
+        ("triplet_sh", 2.0, 190),
+    ]
+    images = [
+        candidate("a", "nt_xent", 200.0, val=90.0, images=20.0),
+        candidate("b", "triplet_sh", 190.0, val=95.0, images=20.0),
+    ]
+    order = {
+        answer.key: answer for answer in over_datasets(summary_of({name: verdict_of(images) for name in ("en", "zh")}))
+    }
+    assert order["order"].headline.startswith("NT-Xent has the highest mean on every dataset.")
+
+
 def test_the_order_of_names_does_not_matter() -> None:
     values = simulate(np.random.default_rng(4))
     turned = {name: dict(reversed(of.items())) for name, of in reversed(values.items())}

@@ -264,11 +264,11 @@ def test_the_simulated_rules_are_those_of_the_product(studies: int) -> None:
         pytest.param(6, 5, "many against one", marks=pytest.mark.proof),
     ],
 )
-def test_a_winner_beats_its_equal_in_at_most_four_percent_of_studies(losses: int, of_each: int, null: str) -> None:
+def test_a_winner_beats_its_equal_in_at_most_five_percent_of_studies(losses: int, of_each: int, null: str) -> None:
     means = true_means(null, losses, of_each, 2.0)
     rates = false_rates(np.random.default_rng(1), 4000, means, losses, 5)
-    # 4 % and two standard errors of 4,000 studies.
-    assert max(rates[question] for question in "abc") <= 0.04 + 2 * (0.04 * 0.96 / 4000) ** 0.5
+    # 5 % and two standard errors of 4,000 studies.
+    assert max(rates[question] for question in "abc") <= 0.05 + 2 * (0.05 * 0.95 / 4000) ** 0.5
 
 
 def test_a_tie_by_the_choice_of_the_winner_says_why_its_interval_leaves_out_0() -> None:

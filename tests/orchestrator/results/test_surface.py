@@ -89,6 +89,29 @@ def test_the_measured_noise_of_seeds_is_used() -> None:
     assert loud.share > quiet.share
 
 
+def test_noise_of_few_repeats_binds_less_than_that_of_many() -> None:
+    """Values that scatter by 1 beside a measured noise of 8: of one repeat it is hardly known, of 200 it is."""
+    known = observed()
+    fitted = [
+        Surface(Observed(known.places, known.values, known.trainings, known.unsure, 8.0, freedom))
+        for freedom in (1, 200)
+    ]
+    few, many = (of._weights @ np.exp(of._scales[:, -1]) * of._spread for of in fitted)
+    assert few < 0.7 * many and many == pytest.approx(8.0, rel=0.2)
+
+
+def test_the_setting_to_use_has_the_highest_lower_end_and_not_the_highest_upper_end() -> None:
+    """A corner that nobody tried may be best, and is no place to go to: the known best has the higher lower end."""
+    generator = np.random.default_rng(2)
+    places = 0.7 * generator.random((14, 2))
+    values = 250 - 10 * ((places - 0.35) ** 2).sum(axis=1) + generator.normal(size=14)
+    surface = Surface(Observed(places, values, np.ones(14), np.zeros(14), 1.0, 20))
+    mean, deviation = surface._moments(surface._predicted)
+    lower, upper = (np.where(surface.is_best, mean + sign * deviation, -np.inf) for sign in (-1, 1))
+    place = int(np.abs(surface.places - surface.safest).max(axis=1).argmin())
+    assert lower[place] == lower.max() and upper[place] < upper.max()
+
+
 def test_a_large_study_is_seen_as_means_of_neighbours() -> None:
     generator = np.random.default_rng(0)
     places, stopped = generator.random((900, 2)), generator.random(900) < 0.5

@@ -155,6 +155,7 @@ def test_the_deprecated_verdict_says_so_and_has_the_numbers_of_the_pairs() -> No
 def test_a_judged_verdict_is_written_word_for_word() -> None:
     answer = judged_answer(ANSWERED, {"eccv": {"rsum": ANSWERED}})
     about = {"name": "eccv", "title": "ECCV Caption", "survives": True, "known": None}
+    about["sentence"] = answer.headline
     assert answer.data == {"judged": [{**about, "verdicts": {"rsum": WRITTEN_ANSWER}}]}
 
 
@@ -170,7 +171,7 @@ def test_a_summary_has_the_keys_that_it_had(ledger: Ledger) -> None:
     summary = summarise(ledger.history)
     assert " ".join(summary) == (
         "experiment pareto metric objectives ended_by winners datasets verdicts races equal_budget optimism trends "
-        "judged confirm_looks test_openings caveats early_epochs answers trials"
+        "judged confirm_looks test_openings caveats remarks early_epochs answers trials"
     )
     assert summary["winners"]["pets"] == {
         "trial": trial.id,

@@ -115,7 +115,7 @@ def test_the_end_of_a_search_says_the_answer(ledger: Ledger, capsys: pytest.Capt
         "NT-Xent (τ = 0.1) has the best val rsum of its search, 30.0 in one training.",
         "use (unconfirmed): NT-Xent, τ = 0.1, learning rate = 0.0002",
         "The best value of a search is usually too high: confirm it with fresh seeds.",
-        "2 caveats; all answers: orchestrator summarise tiny",
+        "1 caveat; all answers: orchestrator summarise tiny",
         "next: orchestrator confirm tiny",
     ]
 

@@ -9,7 +9,7 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.forecast.dry_run import sample_points
 from orchestrator.journal.directory import read_history
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.results.caveats import comparability
+from orchestrator.results.caveats import search_remarks
 from orchestrator.studies.past_searches import read_prior, start_from_prior
 from orchestrator.studies.study import Studies
 from tests.support.experiments import begun, make_experiment
@@ -61,7 +61,7 @@ def test_the_best_of_other_datasets_come_right_after_the_published(
     assert tried[0] == PUBLISHED
     assert tried[1]["temperature"] == 0.2
     assert tried[2:] == [point.params for point in points]
-    (sentence,) = comparability(read_history(tmp_path / "new"), "pets")
+    (sentence,) = search_remarks(read_history(tmp_path / "new"), "pets")
     assert sentence.endswith("another dataset: pets-vsepp-nt_xent-0002 and pets-vsepp-nt_xent-0003.")
 
 
@@ -75,6 +75,15 @@ def test_an_interrupted_search_suggests_the_points_of_an_undisturbed_one_when_al
     search(make("later", "cars", sampler="random"), tmp_path, 6)
     rest = [dict(trial.params) for trial in search(interrupted, tmp_path, 7)]
     assert first + rest == expected
+
+
+def test_another_dataset_gives_the_best_setting_of_its_newest_search_alone(tmp_path: Path) -> None:
+    for name, best in (("older", 0.3), ("newer", 0.05)):
+        search(make(name, "dogs", sampler="random", seed=len(name) + int(100 * best)), tmp_path, 6, best)
+    search(make("birds", "birds", sampler="random", seed=9), tmp_path, 6)
+    (points,) = read_prior(make("new", "pets", prior="auto"), tmp_path).values()
+    assert [point.source for point in points] == ["birds-vsepp-nt_xent", "dogs-vsepp-nt_xent"]
+    assert points[1].params == best_params(tmp_path, "newer")
 
 
 def test_a_setting_that_does_not_fit_is_left_out_and_a_quarter_of_the_trials_is_the_most(tmp_path: Path) -> None:
