@@ -19,7 +19,6 @@ from orchestrator.extraction.parses import parse_captions
 from orchestrator.text.terminal import make_console, say
 from orchestrator.text.values import duration_text
 from orchestrator.text.wording import number_text
-from trainables.data.scenes.generate import PER_CLASS, generate_classes, generate_scenes
 from trainables.data.tokenizers import VocabularyName
 from trainables.dataset_description import Description, describe_dataset
 from trainables.errors import ConfigError, condense
@@ -202,6 +201,8 @@ def generate(
     """Generate a dataset: [bold]orchestrator data generate scenes --images 2000 --seed 0 --out data/scenes[/bold]."""
     if name not in _GENERATED:
         raise ConfigError(f"nothing generates {name!r}; datasets that can be generated: {', '.join(_GENERATED)}")
+    from trainables.data.scenes.generate import PER_CLASS, generate_classes, generate_scenes
+
     target, count = out or data_root / name, _GENERATED[name] if images is None else images
     held = "with five captions each" if name == "scenes" else f"of {count // PER_CLASS} classes"
     with _progress("rendering", count, shards=False, quiet=as_json) as on_progress:
