@@ -11,6 +11,7 @@ import os
 import stat
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated, Any, NoReturn
@@ -21,7 +22,7 @@ from typer.core import TyperCommand, TyperGroup
 from orchestrator.environment import set_for_answers
 from orchestrator.machines.processes import sigterm_as_ctrl_c
 from orchestrator.text.addresses import hide_arguments, without_password
-from orchestrator.text.terminal import say
+from orchestrator.text.terminal import lasting_output, say
 from trainables.errors import WANT_OF_MEMORY, DivergedError, UserError
 from trainables.extras import EXTRAS, missing_extra
 
@@ -106,6 +107,26 @@ def load_command(name: str) -> Any:
     return command
 
 
+def _key_of(error: Any) -> str | None:
+    """Return the key of a file that an unknown option of a command with ``--set`` means, or ``None``."""
+    command = error.ctx.command if error.ctx is not None else None
+    kind = KINDS_OF_FILE.get(str(command and command.name))
+    if kind is None:
+        return None
+    # Imported for the message alone, because the keys are those of pydantic's classes.
+    list_keys = import_module("orchestrator.commands.keys").list_keys
+    our_name = import_module("search_spaces.other_names").our_name
+
+    wanted = error.option_name.lstrip("-").replace("-", "_")
+    keys = [key["name"] for key in list_keys(kind) if "[]" not in key["name"]]
+    names = (f"{wanted}es", wanted, f"{wanted}s", our_name(wanted))
+    return next((key for name in names for key in keys if key.rpartition(".")[2] == name), None)
+
+
+KINDS_OF_FILE = {"search": "experiment", "certify": "experiment", "train": "training", "regress": "suite"}
+"""Command that takes ``--set`` -> the kind of file whose keys it sets."""
+
+
 class Commands(TyperGroup):
     """All commands as ``--help`` and the shell's completion show them; the command that is called is imported.
 
@@ -134,6 +155,9 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except UsageError as error:
             vars(error)["message"] = without_password(vars(error)["message"])
+            if type(error).__name__ == "NoSuchOption" and (key := _key_of(error)) is not None:
+                vars(error)["message"] += f": give --set {key}=VALUE"
+                vars(error)["possibilities"] = None
             raise
 
 
@@ -183,6 +207,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     0 done, 1 failed, 2 bad usage or input, 3 already running, 4 budget spent, 5 regression found, 130 interrupted.
     """
+    problems: list[OSError] = []
+    try:
+        with lasting_output(problems.append):
+            _run(arguments)
+    except SystemExit as ended:
+        if problems and not ended.code:
+            with suppress(OSError):
+                say(f"error: some output could not be written: {problems[0].strerror}", error=True)
+            sys.exit(1)
+        raise
+
+
+def _run(arguments: Sequence[str] | None) -> NoReturn:
+    """Run the command line and exit."""
     _warn_of_secrets(list(sys.argv[1:] if arguments is None else arguments))
     gc.set_threshold(NEW_OBJECTS)
     # Whatever the umask of a container or a cluster says, no file of ours can be written by everybody.
@@ -191,6 +229,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         with sigterm_as_ctrl_c():
             app(args=arguments)
+        sys.exit(0)
     except UserError as error:
         word = "interrupted" if error.exit_code == 130 else "error"
         say(f"{word}: {without_password(str(error))}", error=True)

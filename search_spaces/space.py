@@ -5,12 +5,12 @@ where an experiment does not ask, so that earlier searches keep their spaces. A 
 logarithmic scale. The default range reaches from the hardest negative to all negatives of a batch of pairs.
 """
 
-import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from search_spaces.other_names import suggestion
 from trainables.parameter_values import Domain, is_number
 
 
@@ -342,12 +342,6 @@ def check_name(name: str, known: Iterable[str], label: str) -> None:
     known = list(known)
     if name not in known:
         raise SpaceError(f"unknown name {name[:60]!r}; {suggestion(name, known, label)}")
-
-
-def suggestion(name: str, known: Sequence[str], label: str) -> str:
-    """Return ``did you mean ...?`` if a known name is near, otherwise all known names."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"{label}: {', '.join(known) or 'none'}"
 
 
 NEGATIVES = "negatives"

@@ -29,7 +29,7 @@ ROOMS = {
     "extraction": "machines tuner",
     "tracking": "experiment machines results winners",
     "tuner": "experiment machines storage studies workload",
-    "forecast": "experiment machines studies workload",
+    "forecast": "experiment machines results studies workload",
     "winners": "experiment results storage workload",
     "report": "experiment results views",
     "judging": "results studies tracking",

@@ -23,6 +23,7 @@ from trainables.errors import ConfigError
 from trainables.metric_table import may_select, name_parts
 from trainables.model_parameters import (
     FEATURES,
+    MODEL_TABLE,
     check_embedding_size,
     check_model_parameters,
     check_weights,
@@ -33,7 +34,7 @@ from trainables.plugins.in_use import find_owner
 TEXT = "text"
 """The kind of features that a caption has, in ``features_text.npy``."""
 
-TEXT_MODELS = ["head"]
+TEXT_MODELS = [name for name, entry in MODEL_TABLE.items() if entry.reads_text_features]
 """The models that read features of captions instead of their words."""
 
 REGION_PARAMETERS = {"vsepp": "pooling"}
@@ -48,7 +49,7 @@ NO_FEATURES = "none"
 PIXEL_MODELS = ("vsepp",)
 """The models that can be trained from pixels."""
 
-PAIR_MODELS = ("scan", "gsmn", "hgr", "ce")
+PAIR_MODELS = tuple(name for name, entry in MODEL_TABLE.items() if entry.compares_sets)
 """The models that compare sets of vectors, of which no bank of embeddings is kept."""
 
 NO_BANK = "warp.bank: {} compares sets of vectors, of which no bank is kept; leave bank out"

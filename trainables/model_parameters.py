@@ -5,6 +5,7 @@ wrong ``model_parameters`` of a config are refused before a search starts.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -56,49 +57,6 @@ def check_weights(weights: str, key: str) -> None:
         raise ConfigError(f"{key} must be DEFAULT, none or a state-dict file; there is no file {weights}")
 
 
-FEATURES: NameTable[str] = NameTable(
-    "models",
-    {
-        "vsepp": "global",
-        "vsrn": "regions",
-        "scan": "regions",
-        "gsmn": "regions",
-        "hgr": "regions",
-        "ce": "none",
-        "wsabie": "global",
-        "head": "global",
-    },
-    lambda _, about: str(about["features"]),
-)
-"""Model -> kind of image features that it reads: ``global`` (I, D), ``regions`` (I, R, D), or ``none``."""
-
-GSMN_PARTS = 16
-"""Parts of a vector whose cosines are a matching vector of GSMN."""
-
-EQUAL_PARTS = {"gsmn": GSMN_PARTS, "hgr": 2}
-"""Model -> number of equal parts into which it cuts its vectors."""
-
-UNBOUNDED = ("gsmn", "wsabie")
-"""The models whose similarities are no cosines, nor means of such, and may lie outside of [-1, 1]."""
-
-READS_LENGTHS = ("vsepp", "scan", "hgr")
-"""The models that read images, or clips, of different numbers of regions, or frames."""
-
-FURTHER_INPUTS: Mapping[str, Callable[[Mapping[str, object]], tuple[str, ...]]] = {
-    "gsmn": lambda chosen: (
-        ("boxes", "parses") if (chosen.get("graph"), chosen.get("edges")) == ("paper", "sparse") else ("boxes",)
-    ),
-    "hgr": lambda _: ("role_graphs",),
-    "ce": lambda _: ("experts",),
-}
-"""Model -> function from its parameters to the further inputs (``trainables.data.inputs.INPUTS``) that it reads."""
-
-
-def further_inputs(model: str, parameters: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the further inputs that a model reads with some parameters."""
-    return FURTHER_INPUTS[model](parameters) if model in FURTHER_INPUTS else ()
-
-
 COUNT = Domain("a whole number of at least 1", lambda value: type(value) is int and value >= 1)
 BACKBONE = Domain("a classifier of torchvision (resnet50, resnet152, vgg19, ...)", lambda value: value in BACKBONES)
 # Any path is accepted here; a missing file is refused when the weights are read.
@@ -120,12 +78,56 @@ HEADS = one_of("linear", "mlp", "residual", "identity")
 NORMS = one_of("clipped_l2norm", "l2norm", "clipped_l1norm", "l1norm", "clipped", "softmax", "no_norm")
 """SCAN's norms of the products of regions and words before the softmax."""
 
-MODEL_PARAMETERS: NameTable[Mapping[str, Domain]] = NameTable(
-    "models",
-    {
-        "vsepp": {"backbone": BACKBONE, "weights": WEIGHTS, "pooling": one_of("mean", "max", "gpo")},
-        "vsrn": {"region_norm": one_of("features", "published"), "norm_before_reasoning": SWITCH},
-        "scan": {
+GSMN_PARTS = 16
+"""Parts of a vector whose cosines are a matching vector of GSMN."""
+
+Inputs = Callable[[Mapping[str, object]], tuple[str, ...]]
+"""Function from a model's parameters to the further inputs (``trainables.data.inputs.INPUTS``) that it reads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelEntry:
+    """What is to be known of a model before torch is imported.
+
+    Attributes:
+        features: Kind of image features that it reads: ``global`` (I, D), ``regions`` (I, R, D), or ``none``.
+        parameters: Parameter -> accepted values; all parameters have defaults.
+        inputs: The further inputs that it reads with some parameters.
+        reads_lengths: Whether it reads images, or clips, of different numbers of regions, or frames.
+        reads_text_features: Whether it reads features of captions instead of their words.
+        compares_sets: Whether it is a ``PairModel``, of whose sets no bank of embeddings is kept.
+        is_bounded: Whether its similarities are cosines, or means of such, in [-1, 1].
+        parts: Number of equal parts into which it cuts its vectors.
+    """
+
+    features: str
+    parameters: Mapping[str, Domain]
+    inputs: Inputs = lambda chosen: ()
+    reads_lengths: bool = False
+    reads_text_features: bool = False
+    compares_sets: bool = False
+    is_bounded: bool = True
+    parts: int = 1
+
+
+def _gsmn_inputs(chosen: Mapping[str, object]) -> tuple[str, ...]:
+    reads_parses = chosen.get("graph") == "paper" and chosen.get("edges") == "sparse"
+    return ("boxes", "parses") if reads_parses else ("boxes",)
+
+
+MODEL_TABLE: Mapping[str, ModelEntry] = {
+    # ``backbone`` is for training from pixels, ``pooling`` for regions instead of global features.
+    "vsepp": ModelEntry(
+        features="global",
+        parameters={"backbone": BACKBONE, "weights": WEIGHTS, "pooling": one_of("mean", "max", "gpo")},
+        reads_lengths=True,
+    ),
+    "vsrn": ModelEntry(
+        features="regions", parameters={"region_norm": one_of("features", "published"), "norm_before_reasoning": SWITCH}
+    ),
+    "scan": ModelEntry(
+        features="regions",
+        parameters={
             "cross_attention": one_of("t2i", "i2t"),
             "raw_feature_norm": NORMS,
             "aggregation": one_of("lse", "mean", "max", "sum"),
@@ -133,32 +135,80 @@ MODEL_PARAMETERS: NameTable[Mapping[str, Domain]] = NameTable(
             "lambda_lse": POSITIVE,
             "negative_slope": NOT_NEGATIVE,
         },
-        "gsmn": {"graph": one_of("published", "paper"), "edges": one_of("dense", "sparse"), "lambda_softmax": POSITIVE},
-        "hgr": {"lambda_softmax": POSITIVE, "dropout": SHARE, "graph_dropout": SHARE},
-        "ce": {
+        reads_lengths=True,
+        compares_sets=True,
+    ),
+    "gsmn": ModelEntry(
+        features="regions",
+        parameters={
+            "graph": one_of("published", "paper"),
+            "edges": one_of("dense", "sparse"),
+            "lambda_softmax": POSITIVE,
+        },
+        inputs=_gsmn_inputs,
+        compares_sets=True,
+        is_bounded=False,
+        parts=GSMN_PARTS,
+    ),
+    "hgr": ModelEntry(
+        features="regions",
+        parameters={"lambda_softmax": POSITIVE, "dropout": SHARE, "graph_dropout": SHARE},
+        inputs=lambda chosen: ("role_graphs",),
+        reads_lengths=True,
+        compares_sets=True,
+        parts=2,
+    ),
+    "ce": ModelEntry(
+        features="none",
+        parameters={
             "clusters": COUNT,
             "text_clusters": COUNT,
             "gating": one_of("published", "simultaneous"),
             "padding": one_of("masked", "published"),
             "max_tokens": COUNT,
         },
-        "wsabie": {"radius": POSITIVE},
-        "head": {"image_head": HEADS, "caption_head": HEADS, "hidden_size": COUNT},
-    },
+        inputs=lambda chosen: ("experts",),
+        compares_sets=True,
+    ),
+    "wsabie": ModelEntry(features="global", parameters={"radius": POSITIVE}, is_bounded=False),
+    "head": ModelEntry(
+        features="global",
+        parameters={"image_head": HEADS, "caption_head": HEADS, "hidden_size": COUNT},
+        reads_text_features=True,
+    ),
+}
+"""Model -> its entry; the class itself is in ``trainables.models.MODELS``."""
+
+FEATURES: NameTable[str] = NameTable(
+    "models", {name: entry.features for name, entry in MODEL_TABLE.items()}, lambda _, about: str(about["features"])
+)
+"""Model -> kind of image features that it reads, of plug-ins too."""
+
+MODEL_PARAMETERS: NameTable[Mapping[str, Domain]] = NameTable(
+    "models",
+    {name: entry.parameters for name, entry in MODEL_TABLE.items()},
     lambda _, about: {
         parameter: domain_like(default, about["space"].get(parameter, {}).get("values", ()))
         for parameter, default in about["defaults"].items()
     },
 )
-"""Model -> parameter -> accepted values; all parameters have defaults.
+"""Model -> parameter -> accepted values, of plug-ins too."""
 
-``backbone`` is for training from pixels, ``pooling`` for regions instead of global features.
-"""
+READS_LENGTHS = tuple(name for name, entry in MODEL_TABLE.items() if entry.reads_lengths)
+"""The models that read images, or clips, of different numbers of regions, or frames."""
+
+UNBOUNDED = tuple(name for name, entry in MODEL_TABLE.items() if not entry.is_bounded)
+"""The models whose similarities may lie outside of [-1, 1]."""
+
+
+def further_inputs(model: str, parameters: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the further inputs that a model reads with some parameters; a plug-in's model reads none."""
+    return MODEL_TABLE[model].inputs(parameters) if model in MODEL_TABLE else ()
 
 
 def check_embedding_size(model: str, embedding_size: int) -> None:
     """Refuse a size of the joint space that a model cannot cut into its parts (``ConfigError``)."""
-    parts = EQUAL_PARTS.get(model, 1)
+    parts = MODEL_TABLE[model].parts if model in MODEL_TABLE else 1
     if embedding_size % parts:
         raise ConfigError(
             f"training.embedding_size: {model} cuts each vector into {parts} equal parts, so it must be a multiple of "

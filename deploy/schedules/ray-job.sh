@@ -7,4 +7,4 @@ set -euo pipefail
 
 suite="${1:-scenes-quick}"
 ray job submit --address "${RAY_API_SERVER_ADDRESS:?http://HEAD:8265}" --submission-id "regress-$(basename "$suite" .yaml)-$(date -u +%Y%m%dT%H%M%SZ)" \
-  -- orchestrator regress "$suite" --if-due 24h --address auto --storage "${STORAGE:?s3://bucket/prefix}" --output "${OUTPUT:-/runs}"
+  -- orchestrator regress "$suite" --if-due 24h --require-accepted --address auto --storage "${STORAGE:?s3://bucket/prefix}" --output "${OUTPUT:-/runs}"

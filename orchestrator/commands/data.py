@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -182,18 +183,25 @@ app.command()(unpack)
 app.command()(frames)
 app.command()(parse)
 
-_GENERATED = {"scenes": 2000, "classes": 600}
+_GENERATED = {"scenes": 2000, "classes": 600, "motion": 400}
 """Dataset that can be generated -> default number of pictures."""
 
 
 @app.command()
 def generate(
-    name: Annotated[str, typer.Argument(help="Dataset to generate: scenes, or classes (images alone).")],
+    name: Annotated[
+        str, typer.Argument(help="Dataset to generate: scenes, classes (images alone), or motion (clips).")
+    ],
     images: Annotated[
         int | None,
-        typer.Option(help="Pictures, of which val and test get a tenth each; by default 2000, for classes 600."),
+        typer.Option(
+            help="Pictures, of which val and test get a tenth each; by default 2000, classes 600, motion 400 clips."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the pictures.")] = 0,
+    motion_features: Annotated[
+        bool, typer.Option("--motion-features", help="With motion: features hold the difference to the next frame too.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Folder to write; by default DATA_ROOT/NAME.")] = None,
     data_root: DataRoot = Path("data"),
     as_json: Json = False,
@@ -201,12 +209,23 @@ def generate(
     """Generate a dataset: [bold]orchestrator data generate scenes --images 2000 --seed 0 --out data/scenes[/bold]."""
     if name not in _GENERATED:
         raise ConfigError(f"nothing generates {name!r}; datasets that can be generated: {', '.join(_GENERATED)}")
-    from trainables.data.scenes.generate import PER_CLASS, generate_classes, generate_scenes
+    from trainables.data.scenes.generate import PER_CLASS, generate_classes, generate_motion, generate_scenes
 
     target, count = out or data_root / name, _GENERATED[name] if images is None else images
-    held = "with five captions each" if name == "scenes" else f"of {count // PER_CLASS} classes"
+    if motion_features and name != "motion":
+        raise ConfigError(f"--motion-features goes with motion, not with {name}")
+    held = {
+        "scenes": "with five captions each",
+        "classes": f"of {count // PER_CLASS} classes",
+        "motion": "that move, with two captions each",
+    }[name]
     with _progress("rendering", count, shards=False, quiet=as_json) as on_progress:
-        make = generate_scenes if name == "scenes" else generate_classes
+        makers: dict[str, Callable[..., bool]] = {
+            "scenes": generate_scenes,
+            "classes": generate_classes,
+            "motion": partial(generate_motion, motion_features=motion_features),
+        }
+        make = makers[name]
         is_new = make(target, count, seed, on_progress=lambda done: on_progress(done, count))
     line = f"{target}: is there already with {count} pictures of seed {seed}; nothing to do"
     if is_new:

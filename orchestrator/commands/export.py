@@ -1,6 +1,7 @@
 """``orchestrator export``: the trials of an experiment for other programs."""
 
 import errno
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -12,6 +13,7 @@ import typer
 from orchestrator.commands.options import ExperimentName, Output
 from orchestrator.exports.trial_run import WRITERS
 from orchestrator.searches.loaded import load
+from orchestrator.text.addresses import database_address
 from orchestrator.text.terminal import say
 from trainables.errors import ConfigError
 from trainables.extras import require
@@ -61,7 +63,8 @@ def export(
         if store is not None:
             module, _, name = store.writer.partition(":")
             count = getattr(import_module(module), name)(content.history, content.experiment, to)
-            say(f"{to}: {count} trials; {store.opened.format(to)}")
+            place = database_address(to) if store is OPTUNA else str(to)
+            say(f"{to}: {count} trials; {store.opened.format(shlex.quote(place))}")
             return
 
         frame = content.epochs if epochs else content.trials
@@ -84,7 +87,7 @@ class StoreForm(NamedTuple):
     """A form of file or folder that holds trials with all their epochs.
 
     The name has its article. ``writer`` is MODULE:NAME of a function that returns the number of written trials; its
-    module imports the extra. ``opened`` says how a user opens the path ``{}``.
+    module imports the extra. ``opened`` says how a user opens the path or address ``{}``.
     """
 
     name: str
@@ -97,7 +100,7 @@ class StoreForm(NamedTuple):
 OPTUNA = StoreForm(
     "an Optuna storage",
     "orchestrator.studies.export:write_storage",
-    "look at them with `optuna-dashboard sqlite:///{}` (a package of its own)",
+    "look at them with `optuna-dashboard {}` (a package of its own)",
     "search",
     "optuna",
 )

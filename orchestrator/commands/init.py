@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,8 @@ from orchestrator.commands.options import DataRoot
 from orchestrator.experiment.experiment import load_experiment, shipped_experiments
 from orchestrator.experiment.yaml_files import parse_yaml
 from orchestrator.text.terminal import say, typed_program
-from search_spaces.space import suggestion
+from orchestrator.text.wording import printed
+from search_spaces.other_names import suggestion
 from trainables.data.source import find_source
 from trainables.errors import ConfigError, DataError
 from trainables.files import write_whole
@@ -48,22 +50,32 @@ def init(
     if file.exists():
         raise ConfigError(f"{file}: is there already; choose another name")
 
-    names = [] if source is not None and dataset is None else datasets_under(data_root)
+    names = datasets_under(data_root)
     if dataset is not None and dataset not in names:
         there = f"it holds {', '.join(names)}" if names else "it holds no dataset"
         raise ConfigError(f"--dataset {dataset}: no dataset under --data-root {data_root}; {there}")
-    chosen = dataset or next(iter(names), None)
+    chosen = next(iter(names), None) if dataset is None else dataset
     source = source or (SCENES if chosen in (None, "scenes") else GENERAL)
-    write_whole(file, begun_from(shipped[source].read_text(encoding="utf-8"), file, chosen))
+    text = shipped[source].read_text(encoding="utf-8")
+    own = list(parse_yaml(text)[0]["datasets"])
+    if dataset is None and (present := [name for name in own if name in names]):
+        datasets = present
+    else:
+        datasets = own if chosen is None else [chosen]
+    write_whole(file, begun_from(text, file, own, datasets))
     try:
         load_experiment(str(file))
     except ConfigError:
         # Most often the name of the file is no name of an experiment.
         file.unlink()
         raise
-    on = f" on {chosen}" if chosen else ""
-    others = f" (--dataset for another: {', '.join(name for name in names if name != chosen)})" if names[1:] else ""
-    say(f"{file}: begun from {source}{on}{others}")
+    rest = [name for name in names if name not in datasets]
+    others = f" (--dataset for another: {', '.join(rest)})" if rest else ""
+    say(f"{file}: begun from {source} on {', '.join(datasets)}{others}")
+    if missing := [name for name in datasets if name not in names]:
+        place = data_root / missing[0]
+        made = f"`orchestrator data generate scenes --out {place}` makes it"
+        say(f"{data_root} has no {', '.join(missing)} yet: {made if missing == ['scenes'] else f'put it into {place}'}")
     root = [] if data_root == Path("data") else ["--data-root", str(data_root)]
     say(f"look at its plan: {shlex.join([typed_program(), 'search', str(file), *root, '--dry-run'])}")
 
@@ -79,15 +91,29 @@ def datasets_under(data_root: Path) -> list[str]:
     return sorted(names, key=lambda name: name in ("scenes", "classes"))
 
 
-def begun_from(text: str, file: Path, dataset: str | None = None) -> str:
-    """Return a shipped experiment's text under the name of a new file, with the keys that it leaves out as comments."""
-    former = re.search(r"^name: *(\S+)", text, re.M)
-    assert former is not None
-    renamed = re.sub(rf"(?<![\w-]){re.escape(former[1])}(?![\w-])", lambda _: file.stem, text)
+def begun_from(text: str, file: Path, former: Sequence[str] = (), datasets: Sequence[str] = ()) -> str:
+    """Return a shipped experiment's text under the name of a new file, with the keys that it leaves out as comments.
+
+    ``datasets`` take the place of its ``former`` datasets, in the description and the comments as well.
+    """
+    name = re.search(r"^name: *(\S+)", text, re.M)
+    assert name is not None
+    renamed = re.sub(rf"(?<![\w-]){re.escape(name[1])}(?![\w-])", lambda _: file.stem, text)
     renamed = renamed.replace(f"orchestrator search {file.stem}", f"orchestrator search {file}")
-    if dataset is not None:
-        shown = dataset if re.fullmatch(r"[A-Za-z][\w-]*", dataset) else json.dumps(dataset)
+    if [*datasets] != [*former]:
+        shown = ", ".join(each if re.fullmatch(r"[A-Za-z][\w-]*", each) else json.dumps(each) for each in datasets)
         renamed = re.sub(r"^datasets: .*$", lambda _: f"datasets: [{shown}]", renamed, flags=re.M)
+        if len(former) > 1:
+            # The comments and the description are about several datasets, such as languages.
+            about = f"description: Begun from {name[1]}."
+            renamed = f"# orchestrator search {file}\n{renamed[renamed.index('name: ') :]}"
+            renamed = re.sub(r"^description: .*$", lambda _: about, renamed, flags=re.M)
+        new = datasets[0] if re.fullmatch(r"\w[\w. -]*", datasets[0]) else "the dataset"
+        for old in {former[0], printed(former[0])}:
+            renamed = re.sub(rf"(?<![A-Za-z0-9-]){re.escape(old)}(?![\w-])", lambda _: new, renamed)
+        # Overrides for datasets that are not searched.
+        others = "|".join(re.escape(name) for name in former if name not in datasets)
+        renamed = re.sub(rf"^ +- {{.*\bdatasets: \[(?:{others})\].*\n", "", renamed, flags=re.M)
     comment = "# All other keys, with their defaults; a key with a dot goes into its section (budget.hours)."
     lines = [renamed.rstrip("\n"), "", comment]
     _, places = parse_yaml(text)

@@ -4,7 +4,6 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,6 +19,7 @@ from orchestrator.experiment.yaml_files import read_yaml
 from orchestrator.regression.suite import shipped_suites
 from orchestrator.text.terminal import make_console, make_table, say, typed_program
 from search_spaces import SPACES
+from search_spaces.other_names import nearest
 from trainables.errors import ConfigError, UserError
 from trainables.loss_parameters import LOSS_PARAMETERS
 from trainables.metric_table import DIRECTIONS, counts, may_select, metric_of, name_parts
@@ -169,8 +169,8 @@ def _print_listed(kind: str, name: str | None, listed: Sequence[Listed], as_json
 def _find(name: str, kind: str, listed: Sequence[Listed]) -> Listed:
     by_name = {entry["name"]: entry for entry in listed}
     if name not in by_name:
-        near = get_close_matches(name, by_name, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"`orchestrator list {kind}` lists them"
+        near = nearest(name, list(by_name))
+        hint = f"did you mean {near!r}?" if near else f"`orchestrator list {kind}` lists them"
         raise UserError(f"{name!r} is none of the {kind}; {hint}")
     return by_name[name]
 

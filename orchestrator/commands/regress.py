@@ -20,13 +20,15 @@ from orchestrator.commands.certify import ClaimsName, Models, Seeds, split_names
 from orchestrator.commands.options import Output, Overrides, with_start_options
 from orchestrator.machines.cluster import StartOptions, ignored_address
 from orchestrator.regression.accepted import default_path
-from orchestrator.regression.answers import QUIET, headline
+from orchestrator.regression.accepted import require_accepted as refuse_unaccepted
+from orchestrator.regression.answers import QUIET, blind_notes, headline
 from orchestrator.regression.claims import rerun_claims
 from orchestrator.regression.notices import notify
 from orchestrator.regression.rerun import accept_rerun as write
 from orchestrator.regression.rerun import rerun
 from orchestrator.regression.reruns import SUMMARY, Request, Rerun, past_reruns
 from orchestrator.regression.suite import load_suite, shipped_suites
+from orchestrator.regression.verdict import blind_cells
 from orchestrator.searches.begin import make_workload
 from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import say
@@ -70,6 +72,10 @@ Reference = Annotated[
     Path | None, typer.Option(help="Accepted results; by default SUITE.accepted.json beside the suite.")
 ]
 Due = Annotated[str | None, typer.Option(help="Do nothing if the last result is younger, e.g. 24h.")]
+Required = Annotated[
+    bool, typer.Option("--require-accepted", help="Refuse to run where nothing was accepted to compare with.")
+]
+
 REGRESSION = 5
 """Exit code where a baseline got worse or a training failed."""
 
@@ -85,6 +91,7 @@ def run(
     overrides: Overrides = None,
     reference: Reference = None,
     if_due: Due = None,
+    require_accepted: Required = False,
     max_seeds: Annotated[int | None, typer.Option(min=2, help="Add seeds, up to this total, if inconclusive.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Copy the JUnit XML to this file.")] = None,
     report: Annotated[Path | None, typer.Option(help="Copy the HTML page to this file.")] = None,
@@ -99,7 +106,10 @@ def run(
     chosen, path = load_suite(suite, settings)
     copies = {name: copy for name, copy in (("junit.xml", junit), ("report.html", report)) if copy is not None}
     _check_copies(copies.values())
-    request = _request(reference or default_path(path), options, if_due)
+    target = reference or default_path(path)
+    if require_accepted:
+        refuse_unaccepted(target, chosen.name, [cell.title for cell in chosen.cells])
+    request = _request(target, options, if_due)
     done = rerun(chosen, request, make_workload(chosen.resources, options.data_root))
     for name, copy in copies.items():
         shutil.copyfile(done.directory / name, copy)
@@ -138,6 +148,7 @@ def accept(
     target = reference or default_path(path)
     say(*(f"warning: {warning}" for warning in past_reruns(output / chosen.name).warnings), error=True)
     accepted = write(chosen, output, target, why=why, who=who, restart_drift=restart_drift)
+    say(*(f"warning: {note}" for note in blind_notes(chosen, blind_cells(chosen, accepted))), error=True)
     seeds = min(len(runs.values) for runs in accepted.cells.values())
     say(f"{target}: {len(accepted.cells)} cells with {seeds} seeds, accepted by {accepted.who}")
 
@@ -154,6 +165,7 @@ def claims(
         Path | None, typer.Option(help="Accepted certificate.json; by default CLAIMS.accepted.json in this folder.")
     ] = None,
     if_due: Due = None,
+    require_accepted: Required = False,
     *,
     options: StartOptions,
 ) -> None:
@@ -164,6 +176,8 @@ def claims(
     asked = load_claims(name)
     experiment = cells_experiment(asked, split_names(datasets), split_names(models), seeds, overrides or [])
     target = reference or Path(f"{asked.name}.accepted.json")
+    if require_accepted and not target.is_file():
+        raise ConfigError(f"--require-accepted: {target} is not there; copy the certificate.json that you accept")
     request = _request(target, options, if_due)
     done = rerun_claims(asked, experiment, request)
     news = done.answers[0].headline if done.was_due else None

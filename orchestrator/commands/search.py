@@ -190,10 +190,14 @@ def confirm(
     baseline: Annotated[
         str | None, typer.Option(help="Loss to compare the winner with, instead of the best published settings.")
     ] = None,
+    looks: Annotated[
+        str | None, typer.Option(help="output: the level counts openings of the test split by other experiments too.")
+    ] = None,
     *,
     options: StartOptions,
 ) -> None:
     """Train the best trials of a search again with fresh seeds. The same command resumes."""
-    changes = {"top": top, "seeds": seeds, "trainings": trainings, "baseline": baseline, "surface": surface or None}
+    changes = {"top": top, "seeds": seeds, "trainings": trainings, "baseline": baseline, "looks": looks}
+    changes["surface"] = surface or None
     wanted = partial(confirm_experiment, changes=changes)
     resume_experiment(experiment, wanted, options, search=surface)

@@ -37,7 +37,8 @@ from orchestrator.storage.set_aside import (
 )
 from orchestrator.storage.stores import FolderStore
 from orchestrator.text.addresses import without_password
-from orchestrator.tracking.connection import ExperimentDeletedError, StoreMovedError, first_line, store_failures
+from orchestrator.tracking.connection import ExperimentDeletedError, StoreMovedError
+from orchestrator.tracking.failures import failure_of, store_failures
 from orchestrator.tracking.sync import DeliveryError, deliver, find_differences
 from trainables.checkpoint import epoch_of, find_damage, list_epochs
 from trainables.extras import is_installed
@@ -229,8 +230,8 @@ def check_tracking(directory: Path, history: History, uri: str) -> list[Check]:
     except StoreMovedError as error:
         return [refused("tracking", error, ". ")]
     except store_failures() as error:
-        remedy = "start the server; a damaged database can be removed: --repair then makes it again from the journals"
-        return [Check("tracking", "fail", f"{shown}: {first_line(error)}", remedy)]
+        failure = failure_of(error, uri)
+        return [Check("tracking", "fail", f"{shown}: {failure.reason}", failure.remedy)]
     if not differences:
         return []
     named = "; ".join(differences[:3]) + (f"; and {len(differences) - 3} more" if len(differences) > 3 else "")

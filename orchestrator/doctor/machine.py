@@ -19,7 +19,7 @@ from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import typed_program
 from orchestrator.text.wording import number_text
 from orchestrator.tracking.address import PORT, choose_uri, free_port
-from orchestrator.tracking.connection import StoreMovedError, count_experiments
+from orchestrator.tracking.connection import StoreFailedError, StoreMovedError, count_experiments
 from trainables.errors import ConfigError, UserError
 from trainables.extras import EXTRAS, is_installed, missing_modules
 
@@ -235,6 +235,6 @@ def check_store(output: Path, tracking_uri: str | None) -> Check:
         return refused("store", error)
     except StoreMovedError as error:
         return refused("store", error, ". ")
-    except ConnectionError as error:
-        remedy = "start the server, or remove --tracking-uri; a search runs without it and names the missing runs"
+    except StoreFailedError as error:
+        remedy = f"{error.failure.remedy}; a search runs without it, and names the missing runs"
         return Check("store", "warn", str(error), remedy)

@@ -268,6 +268,8 @@ class Confirm(BaseModel):
             dataset in the search, which are confirmed as well.
         verdict: The variation in the test that decides: ``seeds_and_images``, other seeds on new images of this kind;
             ``seeds``, other seeds on this test set. An experiment that was begun without this key keeps ``seeds``.
+        looks: Earlier openings of the test split that lower the level of the verdict: ``experiment``, those of this
+            experiment; ``output``, also those of other experiments of the output folder on the same data.
         smallest_difference: The least lead that matters, in the unit of ``search.metric``, >= 0; a verdict says how
             likely a lead of this size is.
     """
@@ -281,6 +283,7 @@ class Confirm(BaseModel):
     surface: bool = False
     baseline: LossName | None = None
     verdict: Literal["seeds", "seeds_and_images"] = "seeds_and_images"
+    looks: Literal["experiment", "output"] = "experiment"
     smallest_difference: Annotated[float, Field(ge=0)] = 1.0
 
     @model_validator(mode="after")

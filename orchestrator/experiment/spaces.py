@@ -13,7 +13,7 @@ from search_spaces.space import Asked, check_name
 from search_spaces.study import MODEL_BOUNDS, TRAINING_BOUNDS, USUAL, USUAL_OF
 from trainables.config import REGION_PARAMETERS, TrainingConfig, check_bank
 from trainables.errors import ConfigError, Mistakes
-from trainables.model_parameters import FURTHER_INPUTS, MODEL_PARAMETERS, check_model_parameters, further_inputs
+from trainables.model_parameters import MODEL_PARAMETERS, check_model_parameters, further_inputs
 from trainables.plugins.in_use import plugin_offering
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def check_beside(space: StudySpace, model: str) -> None:
 
 def _inputs_read(space: StudySpace, model: str) -> set[tuple[str, ...]]:
     """Return the sets of further inputs that trials of a study may read."""
-    if model not in FURTHER_INPUTS:
+    if not further_inputs(model, {}):
         return set()
     own = {name.removeprefix("model."): (value,) for name, value in space.usual.items() if name.startswith("model.")}
     values = own | {name: tuple(bound.ends()) for name, bound in space.model_parameters.items()}

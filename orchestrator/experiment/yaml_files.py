@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from orchestrator.text.values import MINUS
 from search_spaces import SPACES
-from search_spaces.space import suggestion
+from search_spaces.other_names import our_name, suggestion
 from trainables.errors import ConfigError, Mistakes
 
 LARGEST_TEXT = 256 * 1024
@@ -406,6 +406,10 @@ def _remedy(kind: type, dotted: str) -> str:
     section = re.sub(r"\.\d+(?=\.|$)", ".*", above)
     here = sorted(name.rpartition(".")[2] for name in known if name.rpartition(".")[0] == section)
     homes = [name for name in known if name.rpartition(".")[2] == key and "*" not in name]
+    if not homes and (ours := our_name(key)) is not None and ours not in here:
+        called = [name for name in known if name.rpartition(".")[2] == ours and "*" not in name]
+        if called:
+            return f"it is called {' or '.join(called)} here"
     if any(key in space.parameters for space in SPACES.values()):
         homes += [f"loss_parameters.{key}"] if "loss_parameters" in known else []
         homes += [f"search.fixed.LOSS.{key}", f"search.space.LOSS.{key}"] if "search" in known else []

@@ -24,9 +24,11 @@ from orchestrator.journal.history import History
 from orchestrator.journal.trial import PriorPoint
 from orchestrator.machines.cluster import Node, check_fits
 from orchestrator.machines.gpu_share import choose_share, describe_fusion, describe_limit
+from orchestrator.results.statistics import POWER, DifferenceTest
+from orchestrator.results.verdict import LEVEL, LEVELS_OF_SEARCHES
 from orchestrator.text.terminal import make_console, make_table
 from orchestrator.text.values import count_text, duration_text, in_digits, value_text
-from orchestrator.text.wording import number_text
+from orchestrator.text.wording import number_text, share_text
 from orchestrator.workload.training import TrainablesWorkload
 from search_spaces import Range, Suggestion, Values
 from trainables.config import TrialConfig
@@ -240,7 +242,12 @@ def dry_run(
         forecast=forecast(experiment, _lengths(experiment, plans), evaluation, concurrency),
         device=paces[0][0].device,
         budget={"hours": experiment.budget.hours, "gpu_hours": experiment.budget.gpu_hours},
-        notes=(*filter(None, limits), *_describe_race(experiment), *overlaps(experiment)),
+        notes=(
+            *filter(None, limits),
+            *_describe_race(experiment),
+            *describe_repeats(experiment),
+            *overlaps(experiment),
+        ),
     )
 
 
@@ -316,6 +323,31 @@ def _describe_race(experiment: Experiment) -> list[str]:
     return [
         f"the best {confirm.top} of each study and the baseline race for at most {confirm.trainings} trainings on "
         f"each dataset; a race that is decided ends before"
+    ]
+
+
+LUCK = (2.0, 5.0)
+"""Usual standard deviations of the best setting over searches of 12 and more trials, in rsum."""
+
+NOISE, ERROR_OF_IMAGES, IMAGES = 1.5, 1.5, 1000
+"""Usual standard deviation over seeds, standard error of a loss by its test images, in rsum, and their number."""
+
+
+def describe_repeats(experiment: Experiment) -> list[str]:
+    """Return what lead repeated searches of two losses detect, where the luck of a search is usual."""
+    searches, confirm = experiment.search.repeats, experiment.confirm
+    if searches == 1 or confirm is None or experiment.search.metric != "val/rsum":
+        return []
+    seeds, level = confirm.seeds or 1, LEVELS_OF_SEARCHES.get(searches, LEVEL)
+    leads = []
+    for luck in LUCK:
+        variance = (luck**2 + NOISE**2 / seeds) / searches
+        total = 2 * (variance + ERROR_OF_IMAGES**2)
+        test = DifferenceTest(0.0, (variance, variance), (0.0, 0.0), (searches, searches), total, IMAGES)
+        leads.append(number_text(test.detectable(level), experiment.search.metric))
+    return [
+        f"{searches} searches of two losses detect a lead of {leads[0]} rsum in {share_text(POWER)} of studies "
+        f"where the luck of a search is {LUCK[0]:g} rsum, and of {leads[1]} where it is {LUCK[1]:g}"
     ]
 
 

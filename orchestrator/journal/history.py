@@ -134,6 +134,7 @@ class History:
         tests, test_ranks, test_judged, test_values: Trial -> its metrics on the test split, the ranks of its queries,
             those of the candidates that people judged, and the values of images in the metrics of plug-ins. See
             ``EvaluatedOnTest``; no entry where the record has none.
+        opened_elsewhere: Dataset -> other experiment of the output folder -> how often it had opened the split before.
         confirm_looks: Dataset -> how often its test split was opened for trials of a confirmation.
         plans: Dataset -> the newest plan of its confirmation; no entry where an older version confirmed.
         is_rerun: Whether the trials are those of a suite of baselines; its experiment searches and confirms nothing.
@@ -159,6 +160,7 @@ class History:
     prior: Mapping[str, Sequence[PriorPoint]] | None = None
     tests_opened: dict[str, list[str]] = field(default_factory=dict)
     test_openings: dict[str, int] = field(default_factory=dict)
+    opened_elsewhere: dict[str, Mapping[str, int]] = field(default_factory=dict)
     tests: dict[str, Mapping[str, float]] = field(default_factory=dict)
     test_ranks: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     test_judged: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
@@ -339,6 +341,8 @@ class History:
         dataset = record.dataset
         self.tests_opened.setdefault(dataset, []).extend(record.trials)
         self.test_openings[dataset] = self.test_openings.get(dataset, 0) + 1
+        # Those before the first opening: later ones did not know the numbers of this experiment.
+        self.opened_elsewhere.setdefault(dataset, record.elsewhere)
         if any(self.trials[trial].stage is Stage.CONFIRM for trial in record.trials if trial in self.trials):
             self.confirm_looks[dataset] = self.confirm_looks.get(dataset, 0) + 1
 

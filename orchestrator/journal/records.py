@@ -289,10 +289,12 @@ class OpenedTest(Record, frozen=True, kw_only=True, tag="test_opened"):
     Attributes:
         dataset: Name of the dataset.
         trials: Ids of the trials that are evaluated.
+        elsewhere: Other experiment of the output folder -> how often it had opened the test split of the same data.
     """
 
     dataset: str
     trials: Sequence[str]
+    elsewhere: Mapping[str, int] = msgspec.field(default_factory=dict)
 
 
 class EvaluatedOnTest(TrialRecord, frozen=True, kw_only=True, tag="test_evaluated"):

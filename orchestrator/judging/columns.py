@@ -41,7 +41,7 @@ LOWER = re.compile(
 """Names of metrics of which smaller values are better."""
 
 NO_METRIC = re.compile(
-    r"(?:^|[^a-z])(id|number|index|step|epoch|iteration|seed|runtime|timestamp|created|duration|count|_wandb|lr|rate"
+    r"(?:^|[^a-z])(id|number|index|step|epoch|iteration|seed|runtime|timestamp|created|duration|count|_wandb|lr|learning_rate"
     r"|batch|size|dim|weight_decay|temperature|margin|dropout)(?:$|[^a-z])"
 )
 """Names of columns of numbers that are no metric."""
@@ -94,7 +94,8 @@ def find_columns(records: Sequence[Record], **named: str | None) -> Columns:
     Raises:
         ConfigError: If there is no such column, or no candidate or metric can be guessed.
     """
-    names = list(dict.fromkeys(name for record in records for name in record))
+    # An export has many columns that are empty throughout.
+    names = list(dict.fromkeys(name for record in records for name, cell in record.items() if cell is not None))
     wanted = {role: column for role, column in named.items() if column}
     parts = [part for column in wanted.values() for part in column.split(",")]
     if unknown := [part for part in parts if part not in names]:

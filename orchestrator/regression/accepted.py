@@ -7,7 +7,7 @@ a line of its own, so that a person can read the diff.
 import json
 import math
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -130,6 +130,22 @@ def read_accepted(path: Path, suite: str) -> Accepted | None:
     if accepted.suite != suite:
         raise AcceptedError(f"{path}: accepted for suite {accepted.suite!r}, not {suite!r}; name another --reference")
     return accepted
+
+
+def require_accepted(path: Path, suite: str, cells: Sequence[str]) -> None:
+    """Refuse a reference that is lost, or lacks cells, before a rerun that could then find nothing.
+
+    Raises:
+        AcceptedError: If something was not accepted; see also ``read_accepted``.
+    """
+    accepted = read_accepted(path, suite)
+    missing = [cell for cell in cells if accepted is None or cell not in accepted.cells]
+    if missing:
+        lost = "is not there" if accepted is None else f"has no accepted runs of {', '.join(missing)}"
+        raise AcceptedError(
+            f"--require-accepted: {path} {lost}; restore the file, or run without the option, then "
+            f"`orchestrator regress accept {suite}`"
+        )
 
 
 def _check(accepted: Accepted) -> None:

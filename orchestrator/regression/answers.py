@@ -4,14 +4,14 @@ The first answer is about the suite, with a row for each cell. An answer about e
 the numbers that were compared, the conditions that changed, and the scores of its newest reruns.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from orchestrator.regression.accepted import Accepted, CellRuns
 from orchestrator.regression.comparison import POWER, Finding, MeanChange
 from orchestrator.regression.suite import Suite
-from orchestrator.regression.verdict import CellResult, SuiteResult
+from orchestrator.regression.verdict import CellResult, SuiteResult, blind_cells
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table, table_of
-from orchestrator.text.values import count_text, value_text
+from orchestrator.text.values import count_text, in_digits, value_text
 from orchestrator.text.wording import (
     interval_text,
     listed,
@@ -27,8 +27,11 @@ from orchestrator.text.wording import (
 SHOWN = 6
 """Number of the newest reruns whose scores a page shows."""
 
-NAMED = 3
-"""Most numbers of the gradients that a sentence names."""
+NAMED = 1
+"""Most numbers of the gradients that a sentence names, those that moved most."""
+
+MOST_CHANGED = 4
+"""Most conditions that a sentence names."""
 
 QUIET = (Finding.OK, Finding.IDENTICAL, Finding.IMPROVEMENT)
 """Findings of cells about which the table of the suite says enough on a terminal."""
@@ -52,7 +55,8 @@ def answers_about_suite(
     """
     names = cell_names(suite)
     worst_first = sorted(result.cells, key=lambda cell: list(Finding).index(cell.finding))
-    cells = [_of_cell(cell, names[cell.name], suite.score, result.causes) for cell in worst_first]
+    rule = suite.gradients_matter, result.levels[1]
+    cells = [_of_cell(cell, names[cell.name], suite.score, result.causes, *rule) for cell in worst_first]
     return [_of_suite(result, suite, names, runs, accepted), *cells]
 
 
@@ -98,6 +102,7 @@ def _of_suite(
         f"A suite without any change is called a regression in at most {share_text(result.false_alarms)} of reruns.",
         f"Detectable: the true drop that these seeds find in {share_text(POWER)} of reruns.",
     )
+    blind = {} if accepted is None else blind_cells(suite, accepted)
     known = {} if accepted is None else accepted.cells
     score = suite.score
     columns = [
@@ -128,8 +133,31 @@ def _of_suite(
         verdict=str(result.finding),
         numbers={"false_alarms": result.false_alarms},
         table=table_of(columns, rows),
-        notes=(*causes_of_all(result), against, *alarms),
+        notes=(*causes_of_all(result), *_changed_without_harm(result), against, *alarms, *blind_notes(suite, blind)),
     )
+
+
+def _changed_without_harm(result: SuiteResult) -> Iterator[str]:
+    """Say which conditions changed since cells were accepted that are identical, or not worse: the good news."""
+    for finding, words in ((Finding.IDENTICAL, "identical"), (Finding.OK, "not worse")):
+        cells = [cell for cell in result.cells if cell.finding is finding]
+        shared = [line for line in cells[0].changed if all(line in cell.changed for cell in cells)] if cells else []
+        if shared:
+            count = count_text(len(cells), "cell")
+            more = f"; and {len(shared) - MOST_CHANGED} more" if len(shared) > MOST_CHANGED else ""
+            yield f"Changed, while {count} stayed {words}: {'; '.join(shared[:MOST_CHANGED])}{more}."
+
+
+def blind_notes(suite: Suite, blind: Mapping[str, float]) -> list[str]:
+    """Return the sentence about cells whose accepted seeds cannot detect the drop that matters; none without one."""
+    if not blind:
+        return []
+    names = cell_names(suite)
+    drops = listed(f"{names[name]} {number_text(drop, suite.score)}" for name, drop in blind.items())
+    return [
+        f"A drop of {number_text(suite.matters, suite.score)} matters, and these seeds detect: {drops}. "
+        f"Raise `seeds` ({suite.seeds}), or `matters`."
+    ]
 
 
 def _compared(change: MeanChange) -> tuple[Quantity, float | None, float]:
@@ -145,8 +173,11 @@ def _quantity(runs: CellRuns | None, metric: str) -> Quantity | None:
     return None if measure is None else Quantity(measure.mean, measure.sample_std)
 
 
-def _of_cell(cell: CellResult, name: str, score: str, shared: Sequence[str]) -> Answer:
-    """Return the answer about a cell; ``shared`` are the causes that all cells with a finding share."""
+def _of_cell(cell: CellResult, name: str, score: str, shared: Sequence[str], matters: float, level: float) -> Answer:
+    """Return the answer about a cell; ``shared`` are the causes that all cells with a finding share.
+
+    ``matters`` is the share by which a number of the gradients has to move, at the ``level`` of one such number.
+    """
     trend = [*cell.trend, ("this rerun", cell.mean)] if cell.trend and cell.mean is not None else []
     moved = [number_text(mean, score) for _, mean in trend[-SHOWN:] if mean is not None]
     return Answer(
@@ -156,18 +187,32 @@ def _of_cell(cell: CellResult, name: str, score: str, shared: Sequence[str]) -> 
         headline=sentence_on_cell(cell, name),
         verdict=str(cell.finding),
         closest=cell.name,
-        table=_cell_table(cell),
+        table=_cell_table(cell, matters),
         notes=(
             *([f"Rerun with {cell.needed} seeds to settle it."] if cell.needed else []),
             *(f"Changed: {line}" for line in cell.causes if line not in shared),
             *cell.notes,
             *([_moved(cell.drift)] if cell.drift else []),
+            *([_rule(cell, matters, level)] if cell.finding is Finding.CHANGED else []),
             *([f"{metric_name(score)} of the newest reruns: {', '.join(moved)}."] if moved else []),
         ),
     )
 
 
-def _cell_table(cell: CellResult) -> Table | None:
+def _rule(cell: CellResult, matters: float, level: float) -> str:
+    """Say when a number of the gradients counts as changed."""
+    tests, share = count_text(len(cell.gradients), "number"), share_text(matters)
+    return f"Of {tests} of this cell's gradients, one changed where it moved by {share} with p ≤ {in_digits(level, 2)}."
+
+
+def _word(cell: CellResult, change: MeanChange, matters: float) -> str:
+    """Return the finding about a number; one that moved enough, at too large a p, is not called well."""
+    is_small = change.share is not None and abs(change.share) < matters
+    is_gradient = change in cell.gradients
+    return "not significant" if is_gradient and change.finding is Finding.OK and not is_small else str(change.finding)
+
+
+def _cell_table(cell: CellResult, matters: float) -> Table | None:
     columns = [
         Column("metric", "metric", hidden=True),
         Column("name", "number"),
@@ -181,7 +226,7 @@ def _cell_table(cell: CellResult) -> Table | None:
     rows: list[Sequence[Cell]] = []
     for change in _changes(cell):
         numbers = (change.accepted, change.new, change.share, change.p, change.detectable)
-        rows.append((change.metric, metric_words(change.metric), *numbers, str(change.finding)))
+        rows.append((change.metric, metric_words(change.metric), *numbers, _word(cell, change, matters)))
     return table_of(columns, rows) if rows else None
 
 
@@ -207,13 +252,14 @@ def _changes(cell: CellResult) -> list[MeanChange]:
 def _changed(cell: CellResult) -> str:
     """Return the numbers of a cell that changed, the score first."""
     moved = [change for change in cell.gradients if change.finding is Finding.CHANGED]
+    moved.sort(key=lambda change: -abs(change.share or 0.0))
     parts = [_gap(cell.score)] if cell.score is not None else []
     parts += [
         f"{metric_words(change.metric)} {value_text(change.accepted)} → {value_text(change.new)}"
         for change in moved[:NAMED]
     ]
     rest = len(moved) - NAMED
-    return "; ".join(parts) + (f"; and {count_text(rest, 'further number')}" if rest > 0 else "")
+    return "; ".join(parts) + (f" and {count_text(rest, 'further number')}" if rest > 0 else "")
 
 
 def _gap(change: MeanChange) -> str:

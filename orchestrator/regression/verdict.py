@@ -45,6 +45,9 @@ WINDOW = 5
 GRADIENTS = ("first/", "last/")
 """Prefixes of the numbers that depend on gradients: training loss and COCOS after the first and the last epoch."""
 
+BLIND = 2.0
+"""Drops that matter from which on the detectable drop is said; it is always more than one, see ``comparison.py``."""
+
 TEST_SCORE = "test/rsum"
 """The metric that is compared with the papers' tables."""
 
@@ -72,6 +75,7 @@ class CellResult:
         mean: Mean of the suite's score over the new seeds.
         identical: Number of finished seeds whose numbers are exactly the numbers of the accepted run.
         causes: Each condition that changed since the accepted run; empty for a cell without an alarm.
+        changed: The same for a cell without an alarm, whose numbers stayed identical or not worse.
         trend: Name and mean score of each past rerun with this config and data, oldest first.
     """
 
@@ -87,6 +91,7 @@ class CellResult:
     causes: tuple[str, ...]
     notes: tuple[str, ...]
     trend: tuple[tuple[str, float], ...] = ()
+    changed: tuple[str, ...] = ()
 
     @property
     def is_alarm(self) -> bool:
@@ -141,6 +146,21 @@ def judge_suite(
     )
 
 
+def blind_cells(suite: Suite, accepted: Accepted) -> dict[str, float]:
+    """Return cell -> the drop that its accepted seeds detect, where that is more than ``BLIND`` drops that matter.
+
+    The drop is the one that a rerun with as many seeds of the same spread finds with probability ``POWER``.
+    """
+    runs = {name: run for name, run in accepted.cells.items() if name in {cell.title for cell in suite.cells}}
+    level, *_ = _levels(suite, runs, accepted)
+    drops = {}
+    for name, run in runs.items():
+        change = _score(suite, suite.score, run.measure(suite.score), run, level)
+        if change is not None and change.detectable > BLIND * suite.matters:
+            drops[name] = change.detectable
+    return drops
+
+
 def _levels(suite: Suite, runs: Mapping[str, CellRuns], reference: Accepted) -> Levels:
     """Divide the suite's false-alarm rate equally between the groups, and in each group between its tests."""
     looks = 2 if suite.max_seeds > suite.seeds else 1
@@ -172,7 +192,8 @@ def _judge_cell(
     findings = [change.finding for change in decisive if not is_identical or change.finding is not Finding.OK]
     findings += [Finding.IDENTICAL] * is_identical + [Finding.FAILED] * bool(new.missing)
     finding, ours = overall(findings), new.measure(suite.score)
-    causes = () if old is None or finding not in CALLS_FOR_A_CAUSE else what_changed(old.conditions, new.conditions)
+    changed = () if old is None else tuple(what_changed(old.conditions, new.conditions))
+    calls = finding in CALLS_FOR_A_CAUSE
     return CellResult(
         name=name,
         finding=finding,
@@ -183,7 +204,8 @@ def _judge_cell(
         mean=None if ours is None else ours.mean,
         seeds=len(new.values),
         identical=0 if old is None else sum(old.values.get(seed) == values for seed, values in new.values.items()),
-        causes=tuple(causes),
+        causes=changed if calls else (),
+        changed=() if calls else changed,
         notes=tuple(_notes(new, old)),
         trend=tuple((night, mean.mean) for night, runs in past.items() if (mean := runs.measure(suite.score))),
     )

@@ -31,10 +31,23 @@ TICK = {"showarrow": False, "xanchor": "left", "xshift": 2, "borderpad": 1, "bgc
 """Looks of the label of a value on an axis of parallel coordinates, right of the axis."""
 
 
+_SLICED = (
+    " The line is the expected value with its 95 % band, the other parameters as in the setting to use. The grey area "
+    "has the settings that do not differ significantly from the best."
+)
+_CONTOURED = (
+    f"The expected value over two parameters at a time, of the {PAIRS_AMONG} with the largest effects, the others as "
+    "in the setting to use. The line surrounds the settings that do not differ significantly from the best; the cross "
+    "is the setting to use. "
+)
+
+
 def space_figures(studies: Sequence[Study], bands: Mapping[str, Band]) -> list[Figure]:
     """Return the figures of the search space, with one option for each study; its surface is in ``bands``."""
     all_spaces = [Searched(study, bands.get(study.name)) for study in best_studies(studies)]
     spaces = [space for space in all_spaces if space.parameters]
+    # The surface of too few settings is not known, and what is not drawn is not described.
+    has_surface = any(space.band is not None for space in spaces)
     return [
         Figure(
             "parallel",
@@ -48,17 +61,15 @@ def space_figures(studies: Sequence[Study], bands: Mapping[str, Band]) -> list[F
             "slices",
             "Slices",
             "The metric against each parameter, coloured by its value; hollow trials were stopped early and count with "
-            "the value that they had reached. The line is the expected value with its 95 % band, the other parameters "
-            "as in the setting to use. The grey area has the settings that do not differ significantly from the best.",
+            f"the value that they had reached.{_SLICED if has_surface else ''}",
             [Option(space.study.label, [_slice(space, name) for name in space.sliced]) for space in spaces],
             height=280,
         ),
         Figure(
             "contours",
-            "Contours",
-            f"The expected value over two parameters at a time, of the {PAIRS_AMONG} with the largest effects, the "
-            "others as in the setting to use. The line surrounds the settings that do not differ significantly from "
-            "the best; the cross is the setting to use. Every trial is a dot in the colour of its own value.",
+            "Contours" if has_surface else "Pairs of parameters",
+            f"{_CONTOURED if has_surface else 'Two parameters at a time. '}"
+            "Every trial is a dot in the colour of its own value.",
             [
                 Option(space.study.label, [_contour(space, *pair) for pair in pairs])
                 for space in spaces

@@ -251,7 +251,7 @@ def analyses_of(summary: Summary, dataset: str) -> list[Answer]:
     analyses = (
         front_answer(dataset, summary.fronts.get(dataset, ()), summary.objectives),
         *band_answers(dataset, list(summary.of_dataset(summary.bands, dataset).values()), winner),
-        trend_answer(dataset, summary.trends.get(dataset, ())),
+        trend_answer(dataset, summary.trends.get(dataset, ()), repeated=summary.history.experiment.repeats > 1),
         summary.judged.get(dataset),
         equal_budget_answer(dataset, summary.equal_budget.get(dataset)),
         optimism_answer(dataset, summary.optimism.get(dataset), best.trial if best and best.confirmed else None),

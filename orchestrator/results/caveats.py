@@ -160,7 +160,7 @@ def comparability(history: History, dataset: str) -> list[str]:
     A single loss needs no sentence about settings that losses share.
     """
     experiment = known_experiment(history)
-    sentences = [*history.data_caveats.get(dataset, ())]
+    sentences = [*history.data_caveats.get(dataset, ()), *_opened_elsewhere(history, dataset)]
     cells = _cells(experiment, dataset)
     if experiment is None or not cells or len(experiment.losses) < 2:
         return sentences
@@ -185,6 +185,19 @@ def search_remarks(history: History, dataset: str) -> list[str]:
         count = count_text(len(tried), "trial")
         sentences.append(f"search.prior gave {count} a best setting of another dataset: {named}.")
     return sentences
+
+
+def _opened_elsewhere(history: History, dataset: str) -> list[str]:
+    """Say how often other experiments had opened the test split, and whether the level of the verdict counts them."""
+    others = history.opened_elsewhere.get(dataset, {})
+    if not others:
+        return []
+    times, names = count_text(sum(others.values()), "time"), listed([*others][:NAMED])
+    more = f" and {len(others) - NAMED} more" if len(others) > NAMED else ""
+    said = f"Other experiments of the output folder had opened the test split of these data {times}: {names}{more}."
+    plan = history.plans.get(dataset)
+    counted = plan is not None and plan.looks >= sum(others.values())
+    return [said if counted else f"{said} The level of the verdict does not count that; `confirm.looks: output` does."]
 
 
 def _cells(experiment: Experiment | None, dataset: str) -> list[Cell]:

@@ -36,6 +36,7 @@ from orchestrator.text.wording import (
     setting_text,
     share_text,
 )
+from trainables.metric_table import range_of
 
 MOSTLY = 0.5
 """Share of the uncertainty from which on a part of it is named: smaller shares are not estimated well apart."""
@@ -294,7 +295,9 @@ class _Questions:
             return
         least, chance = self._verdict.smallest_difference, probability_text(test.probability_beyond(0.0))
         by = f", by at least {least:g} {metric_name(self._verdict.metric)} with probability "
-        further = f"{by}{probability_text(test.probability_beyond(least))}" if least > 0 else ""
+        low, high = range_of(self._verdict.metric)
+        # The default of 1 is meant for recalls: a fraction cannot lead by 1.
+        further = f"{by}{probability_text(test.probability_beyond(least))}" if 0 < least < high - low else ""
         yield f"On new test images of this kind the winner is better with probability {chance}{further}."
 
     def _limits(self, closest: Pair | None) -> Iterator[str]:

@@ -5,8 +5,9 @@ The candidates of a dataset are compared by ``compare``, and one ``Question`` gi
     a baseline is named     each other candidate against the baseline, Holm-adjusted over these pairs
     no baseline             every candidate against every other, Holm-adjusted over all pairs
 
-The second holds whichever candidate is shown as the best, because its pairs were all counted. So any word *better* or
-*worse* on a dataset is wrong in at most ``LEVEL`` of the cases. Looks at the test split before this table multiply the
+The second holds whichever candidate is shown as the best, because its pairs were all counted. So the words *better* and
+*worse* on a dataset hold together at ``LEVEL``, as far as Welch's test is exact: ``python -m tests.benchmarks judge``
+simulates few seeds and unequal spreads. Looks at the test split before this table multiply the
 p-values. A candidate that lacks a run is never called better: a lost run is often a run that failed.
 
 How a candidate was chosen, how often test was opened and whether a search was repeated is in no table. It is asked in

@@ -98,8 +98,15 @@ def find_trend(samples: Mapping[float, Sample], parameter: str, metric: str, los
     return {**about, "curve": curve, "slope": slope, "bend": bend}
 
 
-def trend_answer(dataset: str, trends: Sequence[Json]) -> Answer | None:
-    """Return the answer about a dataset's trends; ``None`` without a trend."""
+OF_SETTINGS = "Each value has the setting that one search found for it: the trend is one of these settings."
+"""What limits a trend after a single search of each study."""
+
+
+def trend_answer(dataset: str, trends: Sequence[Json], *, repeated: bool = False) -> Answer | None:
+    """Return the answer about a dataset's trends; ``None`` without a trend.
+
+    After a single search of each study (not ``repeated``) it is one of the settings that the search found.
+    """
     if not trends:
         return None
     metric = trends[0]["metric"]
@@ -117,6 +124,7 @@ def trend_answer(dataset: str, trends: Sequence[Json]) -> Answer | None:
     ]
     headline, *notes = (sentence for trend in trends for sentence in describe_trend(trend))
     notes.append("Both p-values of a trend are Holm-adjusted; the intervals hold all means with 95 %.")
+    notes += [] if repeated else [OF_SETTINGS]
     question, table = f"Is there a trend over {parameter}?", table_of(columns, rows)
     return Answer("trends", dataset, question, headline, table=table, notes=tuple(notes), data={"trends": list(trends)})
 

@@ -20,7 +20,7 @@ from orchestrator.machines.cluster import Cluster, StartOptions, ignored_address
 from orchestrator.searches.loaded import LoadedExperiment, load
 from orchestrator.searches.search import SearchResult, run_search
 from orchestrator.storage.bucket import is_bucket
-from orchestrator.text.terminal import say
+from orchestrator.text.terminal import lasting_output, say
 from orchestrator.workload.training import TrainablesWorkload
 from trainables.data.source import find_source
 from trainables.errors import DataError
@@ -103,16 +103,18 @@ def run_experiment(experiment: Experiment, options: StartOptions, *, confirm_alo
         say(warning, error=True)
     experiment = with_formats(experiment, options.data_root)
     workload = make_workload(experiment.resources, options.data_root, experiment.plugins)
-    return run_search(
-        experiment,
-        workload,
-        options.output,
-        tracking_uri=options.tracking_uri,
-        quiet=options.quiet,
-        cluster=options.cluster,
-        data_root=workload.data_root,
-        confirm_alone=confirm_alone,
-    )
+    # Also from Python, where nobody else looks after the output.
+    with lasting_output():
+        return run_search(
+            experiment,
+            workload,
+            options.output,
+            tracking_uri=options.tracking_uri,
+            quiet=options.quiet,
+            cluster=options.cluster,
+            data_root=workload.data_root,
+            confirm_alone=confirm_alone,
+        )
 
 
 def with_formats(experiment: Experiment, data_root: str) -> Experiment:

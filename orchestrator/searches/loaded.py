@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from orchestrator.results import frames
 from orchestrator.results.answer import Answer
 from orchestrator.results.answers import Summary, summarise
 from orchestrator.searches.resuming import begun_experiment
+from orchestrator.views.html import render_html
 from orchestrator.winners.winners import packed_champions
 from trainables.errors import ConfigError
 from trainables.extras import require
@@ -89,6 +91,11 @@ class LoadedExperiment:
     def answers(self) -> list[Answer]:
         """The answers to all questions, those over several datasets first: headline, numbers, table, notes."""
         return Summary(self.history).answers
+
+    def _repr_html_(self) -> str:
+        """Return all answers as a notebook shows them, in a frame: the styles of the page stay in it."""
+        page = escape(render_html(self.answers))
+        return f'<iframe srcdoc="{page}" width="100%" height="640" style="border: 0" title="answers"></iframe>'
 
     @property
     def trials(self) -> "DataFrame":

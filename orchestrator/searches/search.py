@@ -7,13 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.overlaps import overlaps
 from orchestrator.forecast.time_left import PlannedWork
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.records import ExperimentEnded
+from orchestrator.journal.openings import openings_elsewhere
+from orchestrator.journal.records import ConfirmationPlan, ExperimentEnded
 from orchestrator.journal.trial import Stage
 from orchestrator.machines.cluster import Cluster, prepare_joining
 from orchestrator.results.answers import summarise
@@ -216,7 +219,8 @@ def confirm_stage(session: "Session", quiet: bool) -> int | None:
         # Recorded before the first training: the level of the verdict depends on how often the test split had been
         # opened by then.
         if ledger.history.plans.get(plan.dataset) != plan:
-            ledger.append(plan)
+            ledger.append(plan if plan.dataset in ledger.history.plans else _with_looks_elsewhere(plan, session))
+    plans = current_plans(session.experiment, ledger.history)
     if not plans:
         return None
     with stage_displayed(session, Stage.CONFIRM, most_trainings(plans, ledger.history), quiet) as shown:
@@ -226,6 +230,15 @@ def confirm_stage(session: "Session", quiet: bool) -> int | None:
         unlimited = replace(shown, limit=lambda: None)
         source = PlannedTrials(lambda: trainings_of(plans, ledger.history), ledger)
         return run_trials(unlimited, source, RecordingScheduler(ledger))
+
+
+def _with_looks_elsewhere(plan: ConfirmationPlan, session: "Session") -> ConfirmationPlan:
+    """Return the first plan of a dataset with the looks of other experiments at its test split, where they count."""
+    confirm, ledger = session.experiment.confirm, session.ledger
+    if confirm is None or confirm.looks == "experiment":
+        return plan
+    elsewhere = openings_elsewhere(ledger.path.parent, plan.dataset, ledger.history.data)
+    return structs.replace(plan, looks=plan.looks + sum(elsewhere.values()))
 
 
 def stage_displayed(session: "Session", stage: Stage, total: int, quiet: bool) -> AbstractContextManager["Session"]:

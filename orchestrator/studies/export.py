@@ -18,6 +18,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.trial import Trial
 from orchestrator.studies.samplers import distribution
 from orchestrator.studies.study import STATES
+from orchestrator.text.addresses import database_address
 from search_spaces import Range, Values
 from trainables.files import aside
 
@@ -40,7 +41,7 @@ def write_storage(history: History, experiment: Experiment, path: Path) -> int:
     with aside(path) as folder:
         partial = folder / path.name
         try:
-            storage = RDBStorage(f"sqlite:///{partial}")
+            storage = RDBStorage(database_address(partial))
             written = sum(_write_study(storage, history, experiment, cell) for cell in experiment.cells())
             storage.remove_session()
             storage.engine.dispose()

@@ -77,6 +77,31 @@ def split_password(address: str) -> tuple[str, str | None, str | None]:
     return parts._replace(netloc=host).geturl(), unquote(user) or None, unquote(password) if colon else None
 
 
+_SQLITE = re.compile(r"sqlite(\+pysqlite)?:///")
+
+# SQLAlchemy decodes the path, and takes what follows a question mark for options.
+_QUOTED = str.maketrans({"%": "%25", "?": "%3F"})
+
+
+def database_address(database: Path) -> str:
+    """Return the address of a database file, whatever characters its path has.
+
+    Example:
+        >>> database_address(Path("/runs/mlflow.db")), database_address(Path("/feature%2Fnew/mlflow.db"))
+        ('sqlite:////runs/mlflow.db', 'sqlite+pysqlite:////feature%252Fnew/mlflow.db')
+    """
+    path = str(database)
+    quoted = path.translate(_QUOTED)
+    # For an address that begins otherwise, MLflow would make a folder with the name that is not decoded.
+    return f"sqlite:///{path}" if quoted == path else f"sqlite+pysqlite:///{quoted}"
+
+
+def database_of(uri: str) -> Path | None:
+    """Return the file of a database of SQLite, by its address; ``None`` for all other stores."""
+    beginning = _SQLITE.match(uri)
+    return None if beginning is None or "?" in uri else Path(unquote(uri[beginning.end() :]))
+
+
 def hide_arguments(arguments: list[str]) -> None:
     """Overwrite, as far as the system allows it, the secrets of given arguments that ``ps`` shows to every user.
 

@@ -5,15 +5,21 @@ These move the cursor, change the title of a window or hide lines. ``say`` and `
 visible: ``say`` for lines, ``make_console`` for all that rich draws. Nothing else prints.
 
 Printed paths and commands can be typed in the shell that started this process.
+
+No display ends the work that it shows (``lasting_output``): letters that a terminal lacks are written as escapes, and
+lines for which there is no reader any more, or no room, are dropped.
 """
 
+import errno
 import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from io import TextIOWrapper
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, TextIO, cast
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -46,6 +52,73 @@ def as_typed(text: str) -> str:
     """Return a text whose commands in back quotes begin with the program as it can be typed."""
     program = typed_program()
     return text if program == NAME else re.sub(rf"`{NAME} (?=[a-z])", lambda _: f"`{program} ", text)
+
+
+class LastingStream:
+    """A stream whose lines are dropped after the first that cannot be written; all else is that of ``stream``.
+
+    ``problem`` is why lines were dropped; ``None`` if none were.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.problem: OSError | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write a text, or drop it."""
+        if self.problem is None:
+            try:
+                return self._stream.write(text)
+            except OSError as error:
+                self._give_up(error)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is held back, or drop it."""
+        if self.problem is None:
+            try:
+                self._stream.flush()
+            except OSError as error:
+                self._give_up(error)
+
+    def _give_up(self, error: OSError) -> None:
+        self.problem = error
+        # What the stream still holds back would raise the error again at the end of the process.
+        with suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._stream.fileno())
+            os.close(nowhere)
+
+
+@contextmanager
+def lasting_output(on_problem: Callable[[OSError], None] = lambda problem: None) -> Iterator[None]:
+    """Let no problem of standard output or error end a ``with`` block.
+
+    ``on_problem`` hears afterwards of each stream with a problem but a pipe that its reader closed, as ``head`` does.
+    """
+    former = sys.stdout, sys.stderr
+    # Python has no stream where the process was started without one.
+    there = [stream or Path(os.devnull).open("w", encoding="utf-8") for stream in former]  # noqa: SIM115
+    lasting = [LastingStream(stream) for stream in there]
+    errors = [getattr(stream, "errors", None) for stream in there]
+    for stream in there:
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    sys.stdout, sys.stderr = cast(list[TextIO], lasting)
+    try:
+        yield
+    finally:
+        for stream in lasting:
+            stream.flush()
+            if stream.problem is not None and stream.problem.errno != errno.EPIPE:
+                on_problem(stream.problem)
+        sys.stdout, sys.stderr = former
+        for text, before in zip(there, errors, strict=True):
+            if isinstance(text, TextIOWrapper):
+                text.reconfigure(errors=before)
 
 
 def make_console(*, plain_width: int | None = None, file: IO[str] | None = None, soft_wrap: bool = False) -> Console:

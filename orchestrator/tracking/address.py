@@ -9,9 +9,10 @@ import socket
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from orchestrator.text.addresses import HIDDEN, check_well_formed, split_password, without_password
+from orchestrator.text.addresses import HIDDEN, check_well_formed, database_address, split_password, without_password
 from orchestrator.text.terminal import typed_program
-from orchestrator.tracking.connection import DATABASE, first_line
+from orchestrator.tracking.connection import DATABASE
+from orchestrator.tracking.failures import first_line
 from trainables.errors import ConfigError
 from trainables.extras import require
 
@@ -56,7 +57,7 @@ def refuse_default_password(uri: str) -> None:
 
 def default_uri(output: Path) -> str:
     """Return the default store, which all experiments under an output directory share."""
-    return f"sqlite:///{output.resolve() / DATABASE}"
+    return database_address(output.resolve() / DATABASE)
 
 
 def choose_uri(uri: str | None, output: Path) -> str:

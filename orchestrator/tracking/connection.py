@@ -1,21 +1,19 @@
-"""Opens MLflow's store, and names the errors that a store may raise."""
+"""Opens MLflow's store, and locks what two processes must not do at once."""
 
 import hashlib
 import os
 import re
 import shlex
-import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from json import JSONDecodeError
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 from uuid import uuid4
 
 from orchestrator.environment import set_for_mlflow
-from orchestrator.text.addresses import without_password
-from trainables.extras import missing_modules
+from orchestrator.text.addresses import database_address, database_of, without_password
+from orchestrator.tracking.failures import Failure, failure_of, store_failures
 from trainables.files import alone
 
 TIMEOUT = "MLFLOW_HTTP_REQUEST_TIMEOUT"
@@ -28,9 +26,6 @@ if TYPE_CHECKING:
 
 DATABASE = "mlflow.db"
 """Name of the database in an output folder, which its experiments share by default."""
-
-SQLITE = "sqlite:///"
-"""Beginning of the address of a database file."""
 
 ARTIFACTS = "artifacts"
 """Folder of all artifacts beside the database."""
@@ -54,11 +49,12 @@ def refuse_moved(client: "MlflowClient", experiment: "Experiment", *, is_writing
     Raises:
         StoreMovedError: If the files lie beside the database, and are looked for elsewhere.
     """
-    address, uri = experiment.artifact_location or "", str(client.tracking_uri)
-    database, former = Path(uri.removeprefix(SQLITE)), Path(unquote(address.removeprefix("file://")))
+    address, database = experiment.artifact_location or "", database_of(str(client.tracking_uri))
+    if database is None or database.name != DATABASE or not address.startswith("file:///"):
+        return
+    former = Path(unquote(address.removeprefix("file://")))
     here = database.parent / ARTIFACTS / former.name
-    is_default = uri.startswith(SQLITE) and database.name == DATABASE and address.startswith("file:///")
-    if not is_default or former.parent.name != ARTIFACTS or former == here:
+    if former.parent.name != ARTIFACTS or former == here:
         return
     if not here.is_dir() and (former.is_dir() or not is_writing):
         return
@@ -87,35 +83,10 @@ def find_experiment(client: "MlflowClient", name: str, *, restores: bool = False
     return experiment
 
 
-def store_failures() -> tuple[type[Exception], ...]:
-    """Return the errors that a store may raise.
-
-    Beside errors of its own, MLflow raises errors of the database, of the bucket, and of answers that are not MLflow's.
-    """
-    from mlflow.exceptions import MlflowException
-    from sqlalchemy.exc import SQLAlchemyError
-
-    failures = MlflowException, SQLAlchemyError, sqlite3.Error, OSError, JSONDecodeError
-    if missing_modules("boto3"):
-        return failures
-    from boto3.exceptions import Boto3Error
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    return *failures, Boto3Error, BotoCoreError, ClientError
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of an error's text without passwords; MLflow appends traces in further lines.
-
-    The line is cut where it is longer than what we say ourselves, with two addresses of files.
-    """
-    return without_password((str(error).strip().splitlines() or [type(error).__name__])[0])[:1000]
-
-
 def missing_database(uri: str) -> Path | None:
     """Return the file of a SQLite database that nobody has made yet; ``None`` for all other stores."""
-    database = Path(uri.removeprefix(SQLITE))
-    return database if uri.startswith(SQLITE) and "?" not in uri and not database.exists() else None
+    database = database_of(uri)
+    return None if database is None or database.exists() else database
 
 
 def connect(uri: str, output: Path) -> "MlflowClient":
@@ -132,11 +103,19 @@ def connect(uri: str, output: Path) -> "MlflowClient":
                 remains.unlink(missing_ok=True)
             # A new name each time, because MLflow keeps what it opened by the name.
             unfinished = database.with_name(f".{database.name}.{uuid4().hex}.unfinished")
-            MlflowClient(tracking_uri=f"{SQLITE}{unfinished}").search_experiments(max_results=1)
+            MlflowClient(tracking_uri=database_address(unfinished)).search_experiments(max_results=1)
             unfinished.replace(database)
         client = MlflowClient(tracking_uri=uri)
         client.search_experiments(max_results=1)
     return client
+
+
+class StoreFailedError(ConnectionError):
+    """A store does not answer, or refuses a request; ``failure`` says why, and what helps."""
+
+    def __init__(self, uri: str, failure: Failure) -> None:
+        super().__init__(f"{without_password(uri)}: {failure.reason}")
+        self.failure = failure
 
 
 class DeliveryBusyError(ConnectionError):
@@ -152,8 +131,8 @@ def take_turn(uri: str, directory: Path, *, waits: bool = False) -> ExitStack:
         DeliveryBusyError: If another process delivers, and ``waits`` is false.
     """
     # One store has one name here, however its address is written.
-    database = uri.removeprefix(SQLITE)
-    store = without_password(uri).rstrip("/") if database == uri else str(Path(database).resolve())
+    database = database_of(uri)
+    store = without_password(uri).rstrip("/") if database is None else str(database.resolve())
     place = directory.resolve()
     digest = hashlib.sha256(f"{store}\n{place.name}".encode()).hexdigest()[:16]
     turn = ExitStack()
@@ -170,7 +149,7 @@ def asking(uri: str) -> Iterator["MlflowClient"]:
 
     Raises:
         StoreMovedError: As the block raises it.
-        ConnectionError: If the store does not answer, or refuses a request.
+        StoreFailedError: If the store does not answer, or refuses a request.
     """
     failures = store_failures()
     from mlflow import MlflowClient
@@ -182,7 +161,7 @@ def asking(uri: str) -> Iterator["MlflowClient"]:
     except StoreMovedError:
         raise
     except failures as error:
-        raise ConnectionError(f"{without_password(uri)}: {first_line(error)}") from None
+        raise StoreFailedError(uri, failure_of(error, uri)) from None
     finally:
         os.environ[TIMEOUT] = usual
 

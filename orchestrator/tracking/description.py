@@ -49,6 +49,12 @@ DIGITS = 6
 AT_BEST = "at_best/"
 """Start of the names of metrics as they were in a trial's best epoch; MLflow shows all others as of the last epoch."""
 
+ORDER = f"{AT_BEST}order"
+"""The metric that sorts the table of runs: the best value of a training; of a mean its own value and ``MEANS``."""
+
+MEANS = 1000.0
+"""What puts means over seeds above single trainings, of which the luckiest would be first; more than any rsum."""
+
 BEST_EPOCH = f"{AT_BEST}epoch"
 """Metric with the number of the best epoch."""
 
@@ -63,17 +69,17 @@ def run_name(trial: Trial, history: History) -> str:
 
     The number of the trial in its study comes first, then dataset and model where the experiment has several, the loss,
     and the searched settings: ``0003 nt_xent τ=0.008``. A trial that repeats the settings of another trial has the
-    other trial's number, and a seed: ``0003 nt_xent τ=0.008 seed=7``.
+    other trial's number, and before it a seed: ``seed=7 0003 nt_xent τ=0.008``. A narrow window cuts the end of a name.
     """
     repeated = history.trials.get(trial.candidate or "", trial)
     number = [] if trial.stage is Stage.REGRESS else [f"{repeated.number:04d}"]
     seed = [f"seed={trial.config.seed}"] if trial.candidate or trial.stage is Stage.REGRESS else []
-    return _name([*number, *_settings(trial, history), *seed])
+    return _name([*seed, *number, *_settings(trial, history)])
 
 
 def candidate_name(trial: Trial, history: History, seeds: int) -> str:
     """Return the name of the run with the means of a confirmed trial, of which ``seeds`` repeats finished."""
-    return _name([f"{trial.number:04d}", *_settings(trial, history), f"mean of {seeds} seeds"])
+    return _name([f"mean of {seeds} seeds", f"{trial.number:04d}", *_settings(trial, history)])
 
 
 VARIATIONS = {COCOS: "variation", COCOS_START: "variation_start"}
@@ -231,8 +237,8 @@ def confirmed_candidates(history: History) -> Iterator[tuple[Runs, dict[str, flo
 def _means_of(candidate: Runs, verdict: DatasetVerdict) -> dict[str, float]:
     result, student = candidate.measure(verdict.metric), candidate.interval(verdict.metric)
     means = {name: measure.mean for name, measure in candidate.measures().items() if is_value(name)}
-    # The selection metric under the name by which MLflow's table of trials is sorted.
-    spread = {running_best(verdict.selection): candidate.mean(verdict.selection)}
+    # The selection metric under the name of the column of trials.
+    spread = {running_best(verdict.selection): candidate.mean(verdict.selection), ORDER: MEANS + result.mean}
     if result.sample_std is not None:
         spread[f"{verdict.metric}_sd"] = result.sample_std
     if student is not None:

@@ -3,6 +3,7 @@
 import logging
 from typing import Any
 
+from orchestrator.text.addresses import without_password
 from trainables.errors import DataError, reason_of
 from trainables.extras import require
 
@@ -28,7 +29,7 @@ def runs_of_experiment(uri: str, name: str) -> list[dict[str, Any]]:
         experiment = client.get_experiment_by_name(name)
         if experiment is None:
             known = [one.name for one in client.search_experiments(max_results=20)]
-            raise DataError(f"mlflow:{uri}: has no experiment {name!r}; there are {', '.join(known)}")
+            raise DataError(f"mlflow:{without_password(uri)}: has no experiment {name!r}; there are {', '.join(known)}")
         runs: list[Any] = []
         token = None
         while True:
@@ -38,7 +39,7 @@ def runs_of_experiment(uri: str, name: str) -> list[dict[str, Any]]:
             if not token:
                 break
     except MlflowException as error:
-        raise DataError(f"mlflow:{uri}: cannot be read: {reason_of(error)}") from None
+        raise DataError(f"mlflow:{without_password(uri)}: cannot be read: {reason_of(error)}") from None
     return [_record(run) for run in runs]
 
 

@@ -37,15 +37,8 @@ from orchestrator.text.addresses import without_password
 from orchestrator.text.values import markdown
 from orchestrator.text.wording import metric_text
 from orchestrator.tracking.address import choose_uri
-from orchestrator.tracking.connection import (
-    DATABASE,
-    StoreMovedError,
-    count_experiments,
-    find_experiment,
-    find_run,
-    first_line,
-    store_failures,
-)
+from orchestrator.tracking.connection import DATABASE, StoreMovedError, count_experiments, find_experiment, find_run
+from orchestrator.tracking.failures import failure_of, store_failures
 from orchestrator.winners.winners import MODEL, Champion, packed_champions
 from trainables.errors import UserError
 from trainables.extras import require
@@ -194,7 +187,7 @@ def register(uri: str, packed: Path, champion: Champion) -> Registered:
         reason = "" if holder == version else _why_not(client, name, version, holder)
         return Registered(name, version, holder == version, reason)
     except store_failures() as error:
-        raise RegistryError(f"{without_password(uri)}: {name} is not registered: {first_line(error)}") from None
+        raise RegistryError(f"{without_password(uri)}: {name} is not registered: {failure_of(error, uri)}") from None
 
 
 def register_all(uri: str, directory: Path, unreachable: str | None = None) -> tuple[list[Registered], list[str]]:
@@ -361,7 +354,7 @@ def fetch_champion(uri: str, dataset: str, folder: Path) -> tuple[Path, Register
         source = f"{client.get_model_version_download_uri(name, str(number)).rstrip('/')}/data/{MODEL}"
         local = download_artifacts(artifact_uri=source, dst_path=str(folder), tracking_uri=uri)
     except store_failures() as error:
-        reason = f"{without_password(uri)}: {name} cannot be fetched: {first_line(error)}"
+        reason = f"{without_password(uri)}: {name} cannot be fetched: {failure_of(error, uri)}"
         try:
             # Says whether the files are looked for in a folder from which the database was moved.
             count_experiments(uri)

@@ -32,6 +32,7 @@ from orchestrator.tracking.address import is_database, pages_of
 from orchestrator.tracking.description import (
     BEST_EPOCH,
     NOT_COMPARED,
+    ORDER,
     best_of,
     candidate_name,
     confirmed_candidates,
@@ -461,6 +462,8 @@ def _points(trial: Trial, run: Run, history: History) -> Iterator[CurvePoint]:
     if trial.best_epoch is not None and run.best != trial.best_epoch:
         # At the last epoch's step, because MLflow shows the value of the highest step.
         metrics = {**best_of(trial.epochs[trial.best_epoch]), BEST_EPOCH: float(trial.best_epoch)}
+        if trial.best_value is not None:
+            metrics[ORDER] = trial.best_value
         yield CurvePoint(metrics, trial.times[trial.last_epoch], trial.last_epoch)
     if trial.id in history.tests and not run.tested:
         metrics = {f"test/{name}": value for name, value in history.tests[trial.id].items()}

@@ -18,11 +18,10 @@ from orchestrator.tracking.connection import (
     ExperimentDeletedError,
     StoreMovedError,
     find_experiment,
-    first_line,
     missing_database,
-    store_failures,
     take_turn,
 )
+from orchestrator.tracking.failures import failure_of, store_failures
 from orchestrator.tracking.store import ENDED_STATUS, Run, Store, existing_runs
 from trainables.errors import UserError
 from trainables.extras import require
@@ -142,6 +141,6 @@ def deliver(
             raise DeliveryError(str(error)) from None
         except failures as error:
             raise DeliveryError(
-                f"{without_password(uri)}: {first_line(error)}; the journal keeps everything, try again later"
+                f"{without_password(uri)}: {failure_of(error, uri)}; the journal keeps everything"
             ) from None
     return Delivery(history.name, len(history.trials), is_running, duplicates)

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from orchestrator.journal.history import History
 from orchestrator.text.values import markdown
 from orchestrator.tracking.connection import asking, find_run, missing_database
-from orchestrator.tracking.description import COUNTS, NOTE, at_best
+from orchestrator.tracking.description import COUNTS, NOTE, ORDER, at_best
 from trainables.extras import is_installed
 from trainables.metric_table import running_best
 
@@ -151,7 +151,7 @@ def _view(history: History) -> dict[str, Any]:
     searched = list(dict.fromkeys(names))[:WIDEST]
     several = [name for name, values in (("dataset", begun.datasets), ("model", begun.models)) if len(values) > 1]
     confirmed = bool(history.tests)
-    # The selection metric's own best, which is what the rows are sorted by; the others are of the same epoch.
+    # The selection metric's own best, by which trainings are sorted; the others are of the same epoch.
     scores = [running_best(metric), at_best("val/i2t_r1"), at_best("val/t2i_r1")]
     columns = [
         # Before the hyper-parameters, which names of runs have as well: a window of 1280 pixels shows five columns.
@@ -163,7 +163,7 @@ def _view(history: History) -> dict[str, Any]:
     ]
     return {
         "searchFilter": "tags.kind != 'study'",
-        "orderByKey": f"metrics.`{running_best(metric)}`",
+        "orderByKey": f"metrics.`{ORDER}`",
         "orderByAsc": False,
         "selectedColumns": columns,
         # Without this key, MLflow orders the columns alphabetically.

@@ -15,6 +15,7 @@ from orchestrator.experiment.experiment import data_key
 from orchestrator.journal.directory import checkpoint_root
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.openings import openings_elsewhere
 from orchestrator.journal.records import EvaluatedOnTest, OpenedTest
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.answer import Answer
@@ -58,7 +59,8 @@ def evaluate_on_test(
         opened = ledger.history.tests_opened.get(dataset, [])
         new = [trial.id for trial in due if trial.config.dataset == dataset and trial.id not in opened]
         if new:
-            ledger.append(OpenedTest(dataset=dataset, trials=new))
+            elsewhere = openings_elsewhere(directory, dataset, ledger.history.data)
+            ledger.append(OpenedTest(dataset=dataset, trials=new, elsewhere=elsewhere))
     for trial in due:
         checkpoint = checkpoints.bring(trial.id, checkpoint_root(directory, trial))
         evaluation = workload.test(trial.config, checkpoint)

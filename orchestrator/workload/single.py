@@ -15,7 +15,7 @@ from orchestrator.experiment.yaml_files import Document, override, read_yaml, va
 from orchestrator.journal.lock import hold
 from orchestrator.workload.notes import similarity_notes
 from search_spaces import SPACES
-from search_spaces.space import suggestion
+from search_spaces.other_names import suggestion
 from trainables.checkpoint import BEST, EpochReport, find_latest, read_file, save_epoch
 from trainables.config import TrialConfig, check_metric
 from trainables.data.dataset import (

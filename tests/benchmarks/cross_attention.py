@@ -110,7 +110,7 @@ def measure_steps(kind: str, size: str, batch_size: int, steps: int) -> dict[str
         torch.nn.utils.clip_grad_norm_(model.parameters(), 2.0)
         optimizer.step()
 
-    return _measured(step, steps)
+    return measured(step, steps)
 
 
 def measure_evaluation(kind: str, size: str, count: int) -> dict[str, float]:
@@ -124,10 +124,10 @@ def measure_evaluation(kind: str, size: str, count: int) -> dict[str, float]:
             model.gather([model.encode_captions(*make_captions(5 * count))]),
         )
         owners = torch.arange(5 * count) // 5
-        return _measured(lambda: metrics_in_folds(model.scores, *sides, owners), 1)
+        return measured(lambda: metrics_in_folds(model.scores, *sides, owners), 1)
 
 
-def _measured(work: Callable[[], object], times: int) -> dict[str, float]:
+def measured(work: Callable[[], object], times: int) -> dict[str, float]:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     seconds = []
     for _ in range(1 + times):

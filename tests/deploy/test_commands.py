@@ -21,6 +21,7 @@ SCHEDULES = {
     "schedules/regress.cron",
     "schedules/icr-regress.service",
     "schedules/ray-job.sh",
+    "slurm/regress.sbatch",
     "kubernetes/base/regress.yaml",
     "kubernetes/overlays/raycluster/regress-on-cluster.yaml",
 }
@@ -126,6 +127,7 @@ def test_the_tracking_server_is_the_reduced_one_and_takes_its_options(path: Path
 def test_schedules_call_one_command(name: str) -> None:
     [command] = [command for file, command in everything() if file == name and command[0] == "orchestrator"]
     assert command[1] == "regress" and "--if-due" in command and command[command.index("--if-due") + 1] == "24h"
+    assert "--require-accepted" in command, "a reference that is lost is no green night"
 
 
 def start_parameters() -> Iterator[object]:

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from dataclasses import asdict, replace
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from orchestrator.journal.directory import read_history
 from orchestrator.report.plotly_figures import light_colours
 from orchestrator.results.answers import summarise
 from orchestrator.searches.loaded import LoadedExperiment
+from orchestrator.views.html import render_html
 from orchestrator.winners.winners import CARD, CHAMPIONS, MODEL, Champion
 from tests.support.confirmed_experiments import write
 from tests.support.experiments import begun
@@ -29,6 +31,14 @@ HEAVY = ("torch", "ray", "optuna", "mlflow", "pandas", "pydantic", "numpy")
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     return write(tmp_path / "runs", "tiny", confirmed=True)
+
+
+def test_a_notebook_shows_the_answers_of_an_experiment(directory: Path) -> None:
+    """Whole and in a frame, so that no style and no script of the page reaches the notebook."""
+    found = icr.load(directory)
+    shown = found._repr_html_()
+    (page,) = map(unescape, re.findall(r'^<iframe srcdoc="([^"]*)"[^<>]*></iframe>$', shown))
+    assert page == render_html(found.answers)
 
 
 @pytest.mark.proof

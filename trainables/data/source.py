@@ -5,10 +5,14 @@ Files are looked up inside the data root and nowhere else: a link that leads out
 
 import difflib
 import os
+import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+import numpy as np
 
 from trainables.config import TEXT
 from trainables.data.corpus import SPLITS, Corpus
@@ -91,6 +95,7 @@ class Source:
             raise DataError(
                 f"{path}: no such features; there are: {there}. Ask for one of these, or make them with "
                 f"`orchestrator data extract {self.name}{' --text tfidf-svd' if kind == TEXT else ''}`"
+                f"{_to_rename(self.folder) if there == 'none' else ''}"
             )
         return dict.fromkeys(SPLITS, path)
 
@@ -122,7 +127,7 @@ def find_source(name: str, data_root: Path) -> Source:
         match = _read_by(folder)
     if match is None:
         known = "; ".join(reader.FORMAT for reader in formats())
-        raise DataError(f"{folder}: holds no dataset of a known format: {known}")
+        raise DataError(f"{folder}: holds no dataset of a known format: {known}{_to_rename(folder)}")
     # The dataset's folder may itself be a link, which the user made; links in the folder may not lead outside.
     roots = (data_root.resolve(), folder.resolve()) if folder.parent == data_root else (folder.resolve(),)
     return Source(folder.resolve().name, folder, roots, *match)
@@ -160,6 +165,28 @@ def _read_by(folder: Path) -> tuple[Format, tuple[Path, ...]] | None:
 def _find(reader: Format, folder: Path) -> list[Path]:
     with Blaming():
         return reader.find(folder)
+
+
+def _to_rename(folder: Path) -> str:
+    """Return the sentence that names arrays of a folder that are no features by their names, and their names here.
+
+    Fewer rows are images, more rows captions; of equal numbers the names decide, or else nothing does.
+    """
+    ours = ("features_", "augmented_", ".")
+    paths = sorted(path for path in folder.glob("*.npy") if not path.name.startswith(ours))
+    shapes: dict[Path, tuple[int, ...]] = {}
+    for path in paths:
+        with suppress(ValueError, OSError):
+            shapes[path] = np.load(path, mmap_mode="r", allow_pickle=False).shape
+    if len(shapes) != 2 or any(len(shape) < 2 for shape in shapes.values()):
+        return ""
+    of_captions = re.compile(r"cap|text|txt|sent", re.I)
+    images, captions = sorted(shapes, key=lambda path: (shapes[path][0], bool(of_captions.search(path.stem))))
+    kind = "global" if len(shapes[images]) == 2 else "regions"
+    return (
+        f". Rename {images.name} ({shapes[images][0]:,} rows) to features_{kind}.npy, one row an image, and "
+        f"{captions.name} ({shapes[captions][0]:,} rows) to features_{TEXT}.npy, one row a caption"
+    )
 
 
 def _unknown(name: str, data_root: Path) -> str:

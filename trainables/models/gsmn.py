@@ -33,6 +33,7 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, linear, normalize
+from torch.utils.checkpoint import checkpoint
 
 from trainables.model_parameters import GSMN_PARTS
 from trainables.models.scan import GROUP, SMALL, RegionWordModel
@@ -136,12 +137,31 @@ class GSMN(RegionWordModel):
     ) -> Tensor:
         """Return the similarities (X, Y) of images to captions."""
         size = self.image_projection.out_features
-        of_words, of_regions = _matching_vectors(
-            regions[..., :size], in_image, words.vectors[..., :size], words.inside, self.lambda_softmax
-        )
+        vectors, others = regions[..., :size], words.vectors[..., :size]
+        products = _Products.apply(_parts(vectors), _parts(others), in_image, words.inside, self.lambda_softmax)
+        arguments = products, vectors, others, in_image, words.inside, geometry, neighbours
+        if not torch.is_grad_enabled():
+            return self._scored(*arguments)
+        # The scores of nodes take several times the memory of the products, and a twentieth of the time.
+        scored: Tensor = checkpoint(self._scored, *arguments, use_reentrant=False, preserve_rng_state=False)
+        return scored
+
+    def _scored(
+        self,
+        products: tuple[Tensor, Tensor, Tensor, Tensor],
+        regions: Tensor,
+        words: Tensor,
+        in_image: Tensor,
+        in_caption: Tensor,
+        geometry: Tensor,
+        neighbours: Tensor | None,
+    ) -> Tensor:
+        """Return the similarities (X, Y) of images to captions, of the products of ``_Products``."""
+        of_words = _cosines(*products[:2], words.unflatten(-1, (BLOCKS, -1)).norm(dim=-1)[None])
+        of_regions = _cosines(*products[2:], regions.unflatten(-1, (BLOCKS, -1)).norm(dim=-1)[:, None])
         if neighbours is not None:
             of_words = neighbours @ of_words
-        textual = self.words_graph(self.words_graph.convolve(of_words), words.inside)
+        textual = self.words_graph(self.words_graph.convolve(of_words), in_caption)
         mapped = self.regions_graph.convolve(of_regions).unflatten(-1, (KERNELS, KERNEL_SIZE))
         if self.propagates:
             mapped = torch.einsum("xijk,xyjkn->xyikn", geometry, mapped)
@@ -227,20 +247,6 @@ def _attend(products: Tensor, in_image: Tensor, in_caption: Tensor, sharpness: f
     return of_words, of_regions
 
 
-def _matching_vectors(
-    regions: Tensor, in_image: Tensor, words: Tensor, in_caption: Tensor, sharpness: float
-) -> tuple[Tensor, Tensor]:
-    """Return the matching vectors of words (X, Y, T, BLOCKS) and of regions (X, Y, R, BLOCKS).
-
-    Regions are (X, R, E), words (Y, T, E).
-    """
-    arguments = _parts(regions), _parts(words), in_image, in_caption, sharpness
-    word_products, word_squares, region_products, region_squares = _Products.apply(*arguments)
-    of_words = _cosines(word_products, word_squares, words.unflatten(-1, (BLOCKS, -1)).norm(dim=-1)[None])
-    own = regions.unflatten(-1, (BLOCKS, -1)).norm(dim=-1)[:, None]
-    return of_words, _cosines(region_products, region_squares, own)
-
-
 def _cosines(products: Tensor, squares: Tensor, own: Tensor) -> Tensor:
     # The derivative of a square root at 0 is infinite; a length of 0 has products of 0 as well.
     lengths = squares.clamp(min=SMALL**2).sqrt()
@@ -306,9 +312,9 @@ class _Products(torch.autograd.Function):
             of_attention[0].addcmul_(word_squares[part], seen.view_as(on_regions))
             heard = 2 * (by_caption @ (word @ word.mT))
             of_attention[1].addcmul_(region_squares[part], _by_image(heard, images))
-            weighted = by_image * word_squares[part].expand_as(on_regions).flatten(2)
+            weighted = (on_regions * word_squares[part]).flatten(2)
             by_regions[part] = 2 * (weighted @ by_image.mT) @ region
-            weighted = by_caption * _by_caption(region_squares[part].expand_as(on_words))
+            weighted = _by_caption(on_words * region_squares[part])
             by_words[part] = 2 * (weighted.mT @ by_caption) @ word
         (of_products,) = torch.autograd.grad(attention, leaf, of_attention)
         for part in range(BLOCKS):

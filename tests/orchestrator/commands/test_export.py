@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import resource
+import shlex
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import datetime
@@ -85,6 +86,15 @@ def test_optuna_reads_distributions_curves_values_and_states(cli: CommandLine, r
     assert failed.datetime_complete == datetime.fromtimestamp(diverged.ended)
     (running,) = optuna.load_study(study_name=names[1], storage="sqlite:///search.db").trials
     assert running.state.name == "RUNNING" and running.intermediate_values == {1: 1.5}
+
+
+def test_a_storage_is_written_and_named_in_a_folder_of_any_name(cli: CommandLine, runs: Path) -> None:
+    folder = Path("50% of b?c")
+    folder.mkdir()
+    said = cli.shows("export", "tiny", "--to", folder / "search.db")
+    assert [path.name for path in folder.iterdir()] == ["search.db"]
+    address = shlex.split(said.partition("`")[2].partition("`")[0])[1]
+    assert len(optuna.get_all_study_summaries(address)) == 2
 
 
 LACKS = "error: --to NAME{} needs {}, which is not installed: pip install 'icr-orchestrator[{}]'\n"
@@ -203,7 +213,7 @@ def test_a_file_whose_name_is_no_name_of_an_experiment_is_refused_and_not_writte
     assert not (here / name).exists()
 
 
-QUICK = ["--from", "flickr8k-quick"]
+QUICK, LANGUAGES = ["--from", "flickr8k-quick"], ["--from", "flickr8k-languages"]
 
 
 @pytest.mark.parametrize(
@@ -213,7 +223,12 @@ QUICK = ["--from", "flickr8k-quick"]
         pytest.param(["scenes"], [], ("scenes-smoke", ["scenes"]), id="those that can be generated"),
         pytest.param(["pets", "scenes"], [], ("flickr8k-losses", ["pets"]), id="data of one's own first"),
         pytest.param(["birds", "pets"], ["--dataset", "pets"], ("flickr8k-losses", ["pets"]), id="named data"),
-        pytest.param(["pets"], QUICK, ("flickr8k-quick", ["flickr8k"]), id="a named start"),
+        pytest.param([], QUICK, ("flickr8k-quick", ["flickr8k"]), id="a named start without data"),
+        pytest.param(["pets"], QUICK, ("flickr8k-quick", ["pets"]), id="a named start"),
+        pytest.param(
+            ["birds", "flickr8k"], QUICK, ("flickr8k-quick", ["flickr8k"]), id="a named start on its own data"
+        ),
+        pytest.param(["flickr8k_zh"], LANGUAGES, ("flickr8k-languages", ["flickr8k_zh"]), id="one of several datasets"),
         pytest.param(["pets"], [*QUICK, "--dataset", "pets"], ("flickr8k-quick", ["pets"]), id="both are named"),
     ],
 )
@@ -223,8 +238,15 @@ def test_an_experiment_file_begins_with_what_suits_the_data(
     for name in folders:
         write_precomputed(here / "my data" / name)
     (here / "my data" / "notes").mkdir(parents=True)
-    cli.shows("init", "mine.yaml", "--data-root", "my data", *arguments)
+    said = cli.shows("init", "mine.yaml", "--data-root", "my data", *arguments)
     source, datasets = wanted
+    missing = not {*datasets} <= {*folders}
+    assert ("my data has no " in said) == missing
+    if not missing and "flickr8k" not in datasets:
+        text = Path("mine.yaml").read_text().replace(source, "").replace("flickr8k-", "").replace("flickr8k_zh", "")
+        assert "flickr8k" not in text.lower().partition("# all other keys")[0], "nothing speaks of another dataset"
     mine, theirs = load_experiment("mine.yaml").to_dict(), load_experiment(source).to_dict()
     assert (mine.pop("name"), mine.pop("datasets")) == ("mine", datasets)
+    kept = [part for part in theirs["overrides"] if {*(part["datasets"] or datasets)} <= {*datasets}]
+    theirs |= {"overrides": kept, "description": mine["description"]}
     assert mine == {key: value for key, value in theirs.items() if key not in ("name", "datasets")}

@@ -154,11 +154,13 @@ def test_a_run_that_crashed_is_missing_whatever_its_last_value(line: CommandLine
             "seed": row["seed"],
             "test/acc": row["test_acc"],
         }
-        | {"Runtime": 100 + place, "_step": 7, "lr": 0.1}
+        | {"Runtime": 100 + place, "_step": 7, "lr": 0.1, "Sweep": "", "Notes": ""}
         for place, (row, state) in enumerate(zip(rows(ours=B, baseline=A), ["crashed", *["finished"] * 9], strict=True))
     ]
     found = answer(line, write("wandb_export.csv", table))
     assert found["verdict"] == "untested" and any("(crashed)" in note for note in found["notes"])
+    read = line.json("judge", "wandb_export.csv")["answers"][0]["table"]["rows"]
+    assert {row["role"]: row["column"] for row in read}.keys() == {"candidate", "metric", "seed", "step", "state"}
 
 
 def test_fractions_beside_percentages_are_refused(line: CommandLine) -> None:
@@ -344,3 +346,8 @@ def test_equal_candidates_are_rarely_called_different(candidates: int, seeds: in
         assert found.table is not None
         erred += any(row["verdict"] in ("better", "worse") for row in found.table.to_dict()["rows"])
     assert erred / 300 <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 300)
+
+
+def test_a_rate_of_success_is_a_metric_and_a_learning_rate_is_none(line: CommandLine) -> None:
+    table = [{**row, "learning_rate": 0.1} for row in rows("success_rate", ours=B, baseline=A)]
+    assert "ours beats baseline by 1.38 success rate" in answer(line, write("t.csv", table))["headline"]

@@ -246,7 +246,7 @@ def test_runs_that_are_missing_in_mlflow_are_found(folder: Path, monkeypatch: py
 
 def test_a_damaged_database_is_named(folder: Path) -> None:
     (folder.parent / "mlflow.db").write_bytes(b"no database" * 100)
-    assert "can be removed" in states(folder, repair=True)["tracking"]
+    assert "rename its file" in states(folder, repair=True)["tracking"]
 
 
 def test_a_removed_database_is_made_again(folder: Path) -> None:

@@ -52,6 +52,25 @@ def test_a_copy_that_cannot_be_written_is_refused_before_the_rerun(
     rerun.assert_not_called()
 
 
+def test_a_lost_reference_is_refused_before_the_rerun_where_one_is_required(
+    cli: CommandLine, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rerun = Mock(return_value=Rerun(here, {"finding": "ok"}, is_alarm=False, was_due=False))
+    monkeypatch.setattr("orchestrator.commands.regress.rerun", rerun)
+    lost = ("regress", "scenes-quick", "--reference", "lost.json")
+    said = cli.refuses(*lost, "--require-accepted")
+    assert "--require-accepted: lost.json is not there; restore the file" in said
+    more = "cells=[{dataset: scenes, loss: nt_xent}, {dataset: scenes, loss: warp}]"
+    said = cli.refuses("regress", "scenes-quick", "--set", more, "--require-accepted")
+    assert "has no accepted runs of scenes-vsepp-warp" in said
+    claims = ("regress", "claims", "ecir-2022", "--datasets", "pets", "--require-accepted")
+    assert "ecir-2022.accepted.json is not there" in cli.refuses(*claims)
+    rerun.assert_not_called()
+    cli.shows(*lost)
+    cli.shows("regress", "scenes-quick", "--require-accepted")
+    assert rerun.call_count == 2
+
+
 def test_copies_get_their_folders(cli: CommandLine, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("junit.xml", "report.html"):
         (here / name).write_text(name)

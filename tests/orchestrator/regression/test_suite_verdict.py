@@ -25,7 +25,7 @@ from orchestrator.regression.comparison import Finding
 from orchestrator.regression.notices import to_junit
 from orchestrator.regression.rerun import first_references
 from orchestrator.regression.suite import load_suite, shipped_suites
-from orchestrator.regression.verdict import SuiteResult, judge_suite
+from orchestrator.regression.verdict import SuiteResult, blind_cells, judge_suite
 from orchestrator.results.answer import Answer
 from orchestrator.views.html import sections_page
 from tests.support.regression_results import CONDITIONS, accepted, make_suite, new, runs
@@ -268,7 +268,7 @@ def test_the_rate_of_false_alarms_is_divided_between_groups_tests_and_looks() ->
         assert result.levels == pytest.approx(levels)
 
 
-def test_what_changed_is_said_once_and_only_beside_an_alarm() -> None:
+def test_what_changed_is_said_once_beside_an_alarm_and_as_good_news_without_one() -> None:
     later = replace(CONDITIONS, versions={"torch": "2.16.0", "ray": "2.60.0"})
     clipped = replace(later, config={"loss": "nt_xent", "training": {"epochs": 3, "gradient_clip": None}})
     result, answers = rerun(runs(LOW, conditions=clipped), runs(LOW, conditions=later))
@@ -277,8 +277,45 @@ def test_what_changed_is_said_once_and_only_beside_an_alarm() -> None:
     text = all_text(answers)
     assert text.count("torch was 2.15.0") == text.count("gradient_clip was 2.0") == 1
     assert "those of the accepted runs" in rerun(runs(LOW), runs(SAME))[1][0].notes[0]
-    well = rerun(runs(OLD[:3], conditions=later), runs(SAME, conditions=later))
-    assert "torch was" not in all_text(well[1])
+    _, answers = rerun(runs(OLD[:3], conditions=later), runs(SAME, conditions=later))
+    said = [note for note in answers[0].notes if "torch was" in note]
+    line = "version: torch was 2.15.0, it is 2.16.0."
+    assert said == [f"Changed, while 1 cell stayed {words}: {line}" for words in ("identical", "not worse")], (
+        "the numbers of the new torch"
+    )
+    assert all_text(answers).count("torch was") == 2
+    assert "torch was" not in all_text(rerun(runs(OLD[:3]), runs(SAME))[1])
+
+
+def test_a_suite_that_cannot_see_a_drop_that_matters_says_so() -> None:
+    loud, quiet = [300.0, 340.0, 260.0], [300.0, 301.0, 299.0]
+    reference = accepted(nt_xent=runs(loud), triplet=runs(quiet))
+    (name, drop), *others = blind_cells(make_suite(seeds=3), reference).items()
+    assert (name, others) == ("pets-vsepp-nt_xent", []) and drop > 100
+    _, (about, *_) = rerun(runs(loud), runs(quiet), reference)
+    (note,) = [note for note in about.notes if "matters, and these seeds detect" in note]
+    assert note.startswith("A drop of 10.0 matters, and these seeds detect: NT-Xent on pets ")
+    assert blind_cells(make_suite(seeds=3, matters=200), reference) == {}
+    _, (about, *_) = rerun(runs(quiet), runs(quiet), accepted(nt_xent=runs(quiet), triplet=runs(quiet)))
+    assert not any("these seeds detect" in note for note in about.notes)
+
+
+def test_a_changed_cell_names_what_moved_most_and_calls_no_large_move_well() -> None:
+    old = {1: (20.0, 3.0, 50.0), 2: (20.2, 3.4, 90.0), 3: (20.4, 3.2, 10.0)}
+    moved = {1: (1.0, 9.0, 0.5), 2: (1.2, 9.4, 1.0), 3: (1.4, 9.2, 0.0)}
+    names = ("last/cocos/i2t_negatives_per_query", "last/train/loss", "last/cocos/i2t_negatives_per_batch")
+
+    def cell(rows: dict[int, tuple[float, ...]]) -> CellRuns:
+        values = {seed: {"val/rsum": 300.0 + seed, **dict(zip(names, row, strict=True))} for seed, row in rows.items()}
+        return CellRuns(CONDITIONS, values, {})
+
+    _, (_, changed, _) = rerun(cell(moved), runs(OLD[:3]), accepted(nt_xent=cell(old), triplet=runs(OLD[:3])))
+    assert changed.verdict == "changed"
+    assert changed.headline.endswith(" train loss 3.2 → 9.2 and 1 further number. Accept it or find out why.")
+    rows = {row["metric"]: row for row in changed.table.to_dict()["rows"]}
+    assert [rows[name]["verdict"] for name in names] == ["changed", "changed", "not significant"]
+    assert rows[names[2]]["share"] < -0.9, "most of it is gone, in three seeds that scatter"
+    assert any("of this cell's gradients, one changed where it moved by" in note for note in changed.notes)
 
 
 def test_a_regression_is_said_with_its_interval_and_every_row_shows_what_the_seeds_detect() -> None:

@@ -149,6 +149,16 @@ def test_a_trial_that_repeats_a_setting_shows_the_setting_under_the_pointer() ->
     assert texts_on_charts(page.columns, page.rows)[again].endswith("<br>val rsum: 31.0 (mean of 2)")
 
 
+SURFACE_WORDS = {"slices": ("The line is", "grey area"), "contours": ("The line surrounds", "cross")}
+
+
+def test_lines_of_a_surface_that_is_not_known_are_not_described() -> None:
+    page = Page(search(8))
+    for key, words in SURFACE_WORDS.items():
+        assert page.figures[key].options and not any(word in page.figures[key].note for word in words)
+    assert page.figures["contours"].title == "Pairs of parameters"
+
+
 @pytest.mark.parametrize("key", ["slices", "contours"])
 def test_slices_and_contours_are_coloured_by_value_with_one_scale(key: str) -> None:
     for option in Page(search(60)).figures[key].options:
@@ -179,6 +189,7 @@ def test_a_surface_is_drawn_with_its_band_and_its_best_settings() -> None:
     assert all(
         low <= middle <= high for low, middle, high in zip(interval["y"][::-1], mean["y"], interval["y"], strict=False)
     )
+    assert all(word in page.figures[key].note for key, words in SURFACE_WORDS.items() for word in words)
     expected, edge, setting, _ = page.figures["contours"].options[0].panels[0].data
     assert np.shape(expected["z"]) == np.shape(edge["z"]) == (len(expected["y"]), len(expected["x"]))
     assert setting["x"] == [found.setting["training.learning_rate"]]

@@ -110,6 +110,8 @@ def test_the_best_of_each_search_gets_one_fresh_seed_by_default_and_the_cost_is_
     assert timed == ["nt_xent", "triplet_sh"], "searches of one study take equally long"
     assert [(study.searches, study.trials) for study in plan.studies] == [(3, 2), (3, 2)]
     assert "12 trials and up to 6 trainings that confirm" in describe_dry_run(plan)[0]
+    (lead,) = [note for note in plan.notes if "detect a lead" in note]
+    assert lead.startswith("3 searches of two losses detect a lead of ")
     assert "2 studies searched 3 times, 12 trials" in describe_start(experiment, History(), Path("x"))
 
 

@@ -64,7 +64,7 @@ def test_the_best_setting_of_each_value_above_0_is_on_the_curve() -> None:
     """The axis is logarithmic: 0 has no place on it."""
     about = {"model": "vsepp", "loss": "triplet"}
     candidates = [
-        SimpleNamespace(**about, parameters={"negatives": value}, sample=lambda metric, one=one: one)
+        SimpleNamespace(**about, parameters={"negatives": value}, unit="seed", sample=lambda metric, unit, one=one: one)
         for value, one in [(2.0, np.array([5.0, 6.0])), (0, np.zeros(2)), *samples([1.0, 2.0, 3.0], seeds=2).items()]
     ]
     (found,) = trends_of(SimpleNamespace(candidates=candidates, metric="test/rsum"), "negatives")

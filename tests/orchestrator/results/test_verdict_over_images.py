@@ -202,6 +202,23 @@ def test_a_new_start_keeps_the_rule_unless_it_is_changed(ledger: Ledger, given: 
         assert ledger.history.experiment.values["confirm"]["verdict"] == kept
 
 
+def measured_as(runs: Runs, metric: str) -> Runs:
+    """Return a candidate whose rsum on test has another name."""
+    values = {
+        run: {metric if name == "test/rsum" else name: value for name, value in of_run.items()}
+        for run, of_run in runs.values.items()
+    }
+    return replace(runs, values=values, images={metric: runs.images["test/rsum"]})
+
+
+@pytest.mark.parametrize(("metric", "said"), [("test/rsum", True), ("test/i2t_map5", False), ("test/i2t_r1", True)])
+def test_no_fraction_leads_by_one(metric: str, said: bool) -> None:
+    """The smallest difference that matters is 1 by default, in the unit of the metric."""
+    candidates = [measured_as(runs, metric) for runs in study(3, Effects(lead=6.0), (5, 5))]
+    verdict = judge_one(candidates, baseline="c1", smallest_difference=1, metric=metric)
+    assert any("by at least 1" in sentence for sentence in answer_questions(verdict)[0].notes) is said
+
+
 def test_damaged_ranks_are_named(ledger: Ledger) -> None:
     start(ledger, make_experiment(confirm=CONFIRM))
     confirmed(ledger)

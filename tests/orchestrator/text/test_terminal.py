@@ -1,7 +1,11 @@
 """Nothing that stands in data, journals or errors reaches a terminal as a command to it, or turns a line around."""
 
 import ast
+import errno
+import io
+import os
 import re
+import sys
 import unicodedata
 from collections.abc import Callable
 from io import StringIO
@@ -26,7 +30,7 @@ from orchestrator.regression.answers import answers_about_suite as answers_of_su
 from orchestrator.regression.comparison import Finding as Slip
 from orchestrator.regression.verdict import CellResult, SuiteResult
 from orchestrator.searches.display import LiveDisplay, PlainDisplay, Progress
-from orchestrator.text.terminal import make_console
+from orchestrator.text.terminal import lasting_output, make_console, say
 from orchestrator.views.terminal import show
 from tests.support.commands import CommandLine
 from tests.support.experiments import add_trial, begun, make_experiment, start
@@ -174,3 +178,32 @@ def test_there_is_no_other_way_to_the_terminal() -> None:
                 assert ast.unparse(call.args[0]).startswith("json.dumps("), f"{where}: only JSON needs no `say`"
             if (name == "Live" and "rich.live" in source) or (name == "Progress" and "rich.progress" in source):
                 assert any(keyword.arg == "console" for keyword in call.keywords), f"{where}: needs `make_console`"
+
+
+def test_output_that_cannot_be_written_ends_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    heard: list[OSError] = []
+    with os.fdopen(writer, "w") as pipe, Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        monkeypatch.setattr(sys, "stderr", full)
+        with lasting_output(heard.append):
+            for _ in range(2):
+                say("τ = 0.1")
+                say("τ = 0.1", error=True)
+            make_console().print("τ = 0.1")
+            assert not sys.stdout.isatty()
+        assert (sys.stdout, sys.stderr, pipe.errors) == (pipe, full, "strict")
+        assert [problem.errno for problem in heard] == [errno.ENOSPC], "a closed pipe is no problem"
+        monkeypatch.setattr(sys, "stdout", None)
+        with lasting_output():
+            say("without a standard output")
+
+
+def test_letters_that_a_terminal_lacks_are_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="latin-1"))
+    with lasting_output():
+        say("τ ± 1")
+        make_console().print("τ ± 1")
+    assert raw.getvalue() == b"\\u03c4 \xb1 1\n" * 2

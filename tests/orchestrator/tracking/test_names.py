@@ -63,8 +63,8 @@ def test_repeats_and_their_mean_have_the_number_of_what_they_repeat(ledger: Ledg
     add_trial(ledger, [1.0])
     trial = add_trial(ledger, [2.0])
     repeat = add_repeat(ledger, trial, 0, 7, 2.0)
-    assert run_name(repeat, ledger.history) == "0001 nt_xent τ=0.1 seed=7"
-    assert candidate_name(trial, ledger.history, 3) == "0001 nt_xent τ=0.1 mean of 3 seeds"
+    assert run_name(repeat, ledger.history) == "seed=7 0001 nt_xent τ=0.1"
+    assert candidate_name(trial, ledger.history, 3) == "mean of 3 seeds 0001 nt_xent τ=0.1"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 import threading
 from contextlib import closing
 from dataclasses import replace
@@ -22,7 +23,7 @@ from orchestrator.journal.trial import Stage
 from orchestrator.report.leaderboard import leaderboard
 from orchestrator.report.studies import studies_of
 from orchestrator.tracking.address import default_uri
-from orchestrator.tracking.connection import DeliveryBusyError, connect, take_turn
+from orchestrator.tracking.connection import DeliveryBusyError, connect, missing_database, take_turn
 from orchestrator.tracking.description import NOTE, note_of
 from orchestrator.tracking.store import Store
 from orchestrator.tracking.sync import DeliveryError, deliver, find_differences
@@ -57,6 +58,28 @@ def history(directory: Path) -> History:
 def all_runs(client: MlflowClient, filters: str = "") -> list[Run]:
     found = client.get_experiment_by_name("tiny")
     return [] if found is None else list(client.search_runs([found.experiment_id], filters))
+
+
+@pytest.mark.parametrize("name", ["feature%2Fnew", "50% of b?c", "é#x&y=1;z+@h:1 'q' \\"])
+def test_a_folder_of_any_name_has_its_database_and_files(
+    directory: Path, tmp_path: Path, store_template: Path, name: str
+) -> None:
+    """Workspaces of continuous integration are named after branches."""
+    output = tmp_path / "workspaces" / name
+    output.mkdir(parents=True)
+    shutil.copy(store_template, output / "mlflow.db")
+    moved = directory.rename(output / "tiny")
+    uri = default_uri(output)
+    for _ in range(2):
+        deliver(moved, output, uri)
+    assert find_differences(uri, output, read_history(moved)) == []
+    assert list(output.parent.iterdir()) == [output]
+    assert list((output / "artifacts" / "tiny").glob("*/artifacts/config.yaml"))
+    # Made anew, as by the first search.
+    (output / "mlflow.db").rename(output / "former.db")
+    connect(uri, output)
+    assert (output / "mlflow.db").is_file() and missing_database(uri) is None
+    assert list(output.parent.iterdir()) == [output]
 
 
 def test_a_second_delivery_waits_for_the_first(

@@ -123,7 +123,7 @@ def test_the_run_of_a_study_has_the_best_so_far_and_that_of_a_candidate_the_mean
         assert best == {1: 3.0, 2: 3.0, 3: 5.0, 4: 5.0}
         assert set(steps.values()) == {1}
         (name,) = set(found) - set(ledger.history.trials) - {first.study}
-        assert name == f"0000 nt_xent τ=0.1 mean of {seeds} seeds"
+        assert name == f"mean of {seeds} seeds 0000 nt_xent τ=0.1"
         run, _ = found[name]
         metrics, tags = run.data.metrics, run.data.tags
         assert (metrics["val/rsum_best"], metrics["test/rsum"], metrics["seeds"]) == (mean, mean, seeds)

@@ -16,6 +16,7 @@ from tests.trainables.data import folders
 from tests.trainables.data.folders import Change, KarpathyFolder, append, edit, remove, replaced, save, write
 from trainables.data.dataset import load_dataset
 from trainables.data.features import inspect_features
+from trainables.data.source import find_source
 from trainables.data.text_files import LARGEST_FILE, read_json, read_lines, read_text
 from trainables.dataset_description import describe_dataset
 from trainables.errors import DataError, UserError
@@ -448,3 +449,37 @@ def test_links_inside_the_data_root_are_fine(karpathy_folder: KarpathyFolder, tm
     (tmp_path / "data" / "linked").symlink_to(karpathy_folder.folder)
     assert load_dataset("tiny", karpathy_folder.root).digest
     assert load_dataset("linked", karpathy_folder.root).name == "tiny"
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ((60, 300), "Rename clip.npy (60 rows) to features_global.npy, one row an image, and vectors.npy (300 rows)"),
+        ((300, 60), "Rename vectors.npy (60 rows) to features_global.npy, one row an image, and clip.npy (300 rows)"),
+    ],
+)
+def test_two_arrays_of_other_names_are_named_with_their_names_here(
+    karpathy_folder: KarpathyFolder, rows: tuple[int, int], said: str
+) -> None:
+    """Without captions that are read, and beside them."""
+    root = karpathy_folder.root
+    (root / "bare").mkdir()
+    for path in (root / "tiny").glob("features_*"):
+        path.unlink()
+    for name in ("bare", "tiny"):
+        for file, number in zip(("clip", "vectors"), rows, strict=True):
+            np.save(root / name / f"{file}.npy", np.zeros((number, 4)))
+        with pytest.raises(DataError) as refused:
+            find_source(name, root).feature_files("global")
+        assert said in str(refused.value) and str(refused.value).endswith("features_text.npy, one row a caption")
+
+
+def test_the_names_decide_between_arrays_of_as_many_rows(tmp_path: Path) -> None:
+    for file in ("txt_emb", "img_emb"):
+        np.save(tmp_path / f"{file}.npy", np.zeros((9, 3, 4) if file == "img_emb" else (9, 4), np.float32))
+    with pytest.raises(DataError, match=r"Rename img_emb.npy \(9 rows\) to features_regions.npy.*txt_emb.npy"):
+        find_source(str(tmp_path), tmp_path.parent)
+    np.save(tmp_path / "third.npy", np.zeros((9, 4)))
+    with pytest.raises(DataError) as refused:
+        find_source(str(tmp_path), tmp_path.parent)
+    assert "Rename" not in str(refused.value)

@@ -120,6 +120,19 @@ def test_a_missing_expert_counts_for_nothing() -> None:
     torch.testing.assert_close(similarity[0], (weights * both).sum(1) / weights.sum(1))
 
 
+def test_the_order_of_members_counts_for_nothing() -> None:
+    """CE has no order: a clip that is shown in reverse has the same vectors."""
+    model, experts = made().eval(), clips()
+    vectors, lengths = experts["experts.a"].vectors[:1], experts["experts.a"].lengths[:1]
+    rest = Sets(experts["experts.b"].vectors[:1], experts["experts.b"].lengths[:1])
+    with torch.no_grad():
+        first, second = (
+            model.encode_images({"experts.a": Sets(shown, lengths), "experts.b": rest}).vectors
+            for shown in (vectors, vectors.flip(1))
+        )
+    torch.testing.assert_close(first, second)
+
+
 def test_a_batch_without_members_of_an_expert_trains() -> None:
     model, experts = made().train(), clips()
     experts["experts.a"] = Sets(torch.zeros(3, 2, 3), torch.zeros(3, dtype=torch.long))

@@ -39,6 +39,7 @@ from trainables.data.features import images_digest
 from trainables.data.formats.labels import COLUMNS, FILE
 from trainables.data.scenes.descriptor import DESCRIPTION, describe_picture, finish_global, finish_regions
 from trainables.data.scenes.grammar import write_captions
+from trainables.data.scenes.motion import write_motion
 from trainables.data.scenes.render import render_jpeg
 from trainables.data.scenes.scene import COLOURS, SHAPES, SIDE, Scene, draw_scene, draw_single, random_generator
 from trainables.data.text_files import LARGEST_FILE
@@ -85,11 +86,16 @@ def generate_scenes(
 
 
 def _write_once(
-    target: Path, info: dict[str, Any], recorded: Callable[[Path], Any], write: Callable[[Path], None]
+    target: Path,
+    info: dict[str, Any],
+    recorded: Callable[[Path], Any],
+    write: Callable[[Path], None],
+    pictures: str = "images/*.jpg",
 ) -> bool:
     """Write a generated dataset, whose arguments are ``info``; return ``False`` if the folder holds it already.
 
-    ``recorded`` returns the arguments of the dataset in a folder, and ``write`` fills an empty folder.
+    ``recorded`` returns the arguments of the dataset in a folder, ``write`` fills an empty folder, and ``pictures`` are
+    its ``info["images"]`` pictures.
     """
     if info["seed"] < 0:
         raise ConfigError(f"seed must be a whole number of at least 0, got {info['seed']}")
@@ -103,8 +109,9 @@ def _write_once(
             raise DataError(
                 f"{target}: is there already and holds {content}; remove it, or give another folder with --out"
             )
-        if sum(1 for _ in (target / "images").glob("*.jpg")) != info["images"]:
-            raise DataError(f"{target / 'images'}: some of the {info['images']} pictures are gone; remove {target}")
+        if sum(1 for _ in target.glob(pictures)) != info["images"]:
+            place = (target / pictures).parent
+            raise DataError(f"{place}: some of the {info['images']} pictures are gone; remove {target}")
         return False
     try:
         with whole_directory(target) as folder:
@@ -261,3 +268,32 @@ def _write_classes(folder: Path, info: dict[str, Any], on_progress: Callable[[in
     origin = {"images_digest": order, "descriptor": DESCRIPTION}
     (folder / "features_global.json").write_text(json.dumps(origin) + "\n", encoding="utf-8")
     (folder / _CLASSES_FILE).write_text(json.dumps(info) + "\n", encoding="utf-8")
+
+
+FEWEST_CLIPS, MOST_CLIPS = 12, 100_000
+
+
+def generate_motion(
+    target: Path,
+    clips: int,
+    seed: int,
+    *,
+    motion_features: bool = False,
+    on_progress: Callable[[int], None] = lambda done: None,
+) -> bool:
+    """Write the dataset of moving things, see ``motion``: ``clips``, an even number in [12, 100,000].
+
+    ``motion_features`` adds the difference to the next frame to the features of each frame. For the other arguments,
+    the result and the errors see ``generate_scenes``.
+    """
+    if not FEWEST_CLIPS <= clips <= MOST_CLIPS or clips % 2:
+        raise ConfigError(f"images must be an even number from {FEWEST_CLIPS} to {MOST_CLIPS:,}, got {clips}")
+    info = {
+        "generator": "motion",
+        "version": VERSION,
+        "images": clips,
+        "seed": seed,
+        "motion_features": motion_features,
+    }
+    write = partial(write_motion, info=info, on_progress=on_progress)
+    return _write_once(target, info, lambda folder: read_state(folder / "motion.json"), write, "clips/*.gif")
