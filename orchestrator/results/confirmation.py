@@ -49,8 +49,6 @@ from trainables.ranks import Ranks, unpack_numbers
 OLDER_LEVEL = 0.04
 """Level of a fixed design whose plan has no level, because an older version made it."""
 
-OLDER_RULE = "an older version ran this race by another rule; now the winner must beat every candidate"
-
 OUTSIDE = "outside"
 """Name of the model of a candidate that was trained elsewhere; the name of its loss is its label."""
 
@@ -189,8 +187,6 @@ class Confirmation:
                 model=config.model,
                 loss=config.loss,
                 parameters=trials[0].parameters,
-                # In a race of an older version a candidate with fewer seeds had left, and could not win any more.
-                left=seeds is not None and self.race.older and seeds < max(self.race.seeds.values()),
                 planned=seeds,
             )
             candidates.append(candidate)
@@ -315,8 +311,7 @@ class Confirmation:
             over_images=varying == "seeds_and_images",
             smallest_difference=confirm.smallest_difference if metric is None else 0.0,
         )
-        further = [OLDER_RULE] if self.is_raced and self.race.older else []
-        further += [] if confirm.verdict or rule else [BEGUN_BEFORE]
+        further = [] if confirm.verdict or rule else [BEGUN_BEFORE]
         further += problem
         if self.looks:
             times, level = "once" if self.looks == 1 else f"{self.looks} times", in_digits(self.level, 2)

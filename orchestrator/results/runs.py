@@ -60,7 +60,6 @@ class Runs:
         has_seeds: Whether another seed could give other values; a closed-form model has a single run, which is exact.
         is_repeated: Whether the runs are of repeated searches, also where a single one is left.
         trials: Trials of each of the repeated searches; ``None`` where there are none, or they differ.
-        left: Whether the candidate left a race of an older version, after which it cannot win.
 
     Example:
         >>> runs = Runs.of_seeds("a", {0: {"test/rsum": 201.0}, 1: {"test/rsum": 203.0}}, loss="nt_xent")
@@ -83,7 +82,6 @@ class Runs:
     has_seeds: bool = True
     is_repeated: bool = False
     trials: int | None = None
-    left: bool = False
 
     @classmethod
     def of_seeds(

@@ -278,7 +278,7 @@ def _rank(group: Sequence[Runs], selection: str) -> list[Runs]:
     """Return the candidates that have a seed: the best that lost no seed, then the others by their validation mean."""
     with_seeds = (member for member in group if member.values)
     ranked = sorted(with_seeds, key=lambda candidate: (-candidate.mean(selection), candidate.label))
-    winner = next((candidate for candidate in ranked if not candidate.missing and not candidate.left), None)
+    winner = next((candidate for candidate in ranked if not candidate.missing), None)
     return ranked if winner is None else [winner, *(candidate for candidate in ranked if candidate is not winner)]
 
 

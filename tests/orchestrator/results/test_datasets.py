@@ -119,7 +119,7 @@ def test_winners_and_ranks_over_datasets_are_those_of_test() -> None:
     order = {
         answer.key: answer for answer in over_datasets(summary_of({name: verdict_of(images) for name in ("en", "zh")}))
     }
-    assert order["order"].headline.startswith("NT-Xent has the highest mean on every dataset.")
+    assert order["order_of_settings"].headline.startswith("NT-Xent has the highest mean on every dataset.")
 
 
 def test_the_order_of_names_does_not_matter() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from orchestrator.journal.history import History
 from orchestrator.results import frames
 from orchestrator.results.answer import Answer, Quantity
-from orchestrator.results.answers import Summary, summarise
+from orchestrator.results.answers import Summary, dataset_answers, summarise
 from orchestrator.results.question import Verdict
 from orchestrator.results.tables import tables_of
 from orchestrator.results.trial_comparison import Side, which_is_better
@@ -100,7 +100,7 @@ def test_a_pair_has_one_word_wherever_it_is_shown(drawn: list[tuple[str, int, li
     words = {candidate.label: verdict.word_on(candidate.label) for candidate in verdict.candidates}
     turned = {pair.second: str(pair.verdict) for pair in verdict.pairs}
 
-    answers = [answer for answer in summary.answers if answer.key in ("loss", "coefficients", "published", "settle")]
+    answers = dataset_answers(summary, "pets")
     check_pairs_of_answers(verdict, answers)
     (table,) = tables_of([summary])
     in_order = [words[candidate.label] for candidate in verdict.candidates]
