@@ -292,13 +292,13 @@ def epoch_batches(
     """Yield the batches of one epoch in the order that the generator, on the CPU, draws, of the views of ``draw``."""
     if split.labels is not None:
         return class_batches(split, split.labels, training.batch_size, training.captions_per_image, generator, draw)
+    mask = training.duplicates == "mask"
     if training.batches == "images":
-        mask = training.duplicates == "mask"
         return image_batches(
             split, training.batch_size, training.captions_per_image, generator, draw, mask_duplicates=mask
         )
     order = order_pairs(split, training.batch_size, training.length_buckets, generator)
-    return pair_batches(split, order, mask_duplicates=training.duplicates == "mask", draw=draw)
+    return pair_batches(split, order, mask_duplicates=mask, draw=draw)
 
 
 def order_pairs(split: ResidentSplit, batch_size: int, length_buckets: int, generator: torch.Generator) -> list[Tensor]:
