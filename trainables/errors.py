@@ -130,8 +130,8 @@ class NoLocksError(UserError):
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(
-            f"{path}: this file system cannot lock files ({reason}); choose a folder on a local disk (--output, "
-            f"--storage, XDG_CACHE_HOME, TMPDIR), or mount this one with locks (Lustre: -o flock; NFS: lockd)"
+            f"{path}: this file system cannot lock files ({reason}); choose another (--output, "
+            f"--storage, XDG_CACHE_HOME, TMPDIR), or mount it with locks (Lustre: -o flock; NFS: lockd)"
         )
 
 

@@ -205,7 +205,7 @@ def test_a_file_system_without_locks_is_refused_in_a_sentence(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    refused = rf"{tmp_path}/\S+: this file system cannot lock files \({os.strerror(number)}\); choose a folder on"
+    refused = rf"{tmp_path}/\S+: this file system cannot lock files \({os.strerror(number)}\); choose another"
     with pytest.raises(NoLocksError, match=refused), hold(tmp_path):
         pytest.fail("two processes could write here")
     with pytest.raises(NoLocksError, match=refused), alone(tmp_path / "other"):
