@@ -29,6 +29,9 @@ from trainables.extras import EXTRAS, missing_extra
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers of the system where a file does not fit."""
 
+FAILING = (errno.EIO, errno.ESTALE, errno.ENXIO, errno.ENODEV, errno.EROFS, errno.ETIMEDOUT)
+"""Error numbers of the system where a disk fails, or is not there any more."""
+
 NEW_OBJECTS = 50_000
 """Objects that a command makes before Python looks for garbage, in place of Python's own 700."""
 
@@ -255,6 +258,11 @@ def _remedy(error: Exception) -> str | None:
     if isinstance(error, DivergedError):
         return f"diverged: {error}; lower the learning rate, or look at the loss's parameters"
     if isinstance(error, OSError):
+        if error.errno in FAILING and error.filename is not None:
+            return (
+                f"{error.filename}: {error.strerror}: its disk fails or is gone (see `dmesg`); when it answers again, "
+                f"give the same command again, or copy the folder to another disk"
+            )
         if error.errno not in FULL:
             return None
         return (

@@ -52,7 +52,7 @@ MAY_IMPORT = {name: set(others.split()) for name, others in ROOMS.items()}
 """Room of ``orchestrator`` -> the rooms that it may import beside ``EVERYONE_MAY``."""
 
 LEVELS = (
-    {"errors", "files", "extras"},
+    {"errors", "files", "extras", "allotment"},
     {"plugins"},
     {"representations", "positive_ranks", "ranks", "parameter_values", "metric_table"},
     {"metric_values", "metrics", "loss_parameters", "model_parameters"},

@@ -125,6 +125,16 @@ def condense(problems: Sequence[str]) -> Iterator[str]:
             yield f"{first} (and {len(others):,} more like it)"
 
 
+class NoLocksError(UserError):
+    """A file system cannot lock files, so that two processes could write one folder at once."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(
+            f"{path}: this file system cannot lock files ({reason}); choose another (--output, "
+            f"--storage, XDG_CACHE_HOME, TMPDIR), or mount it with locks (Lustre: -o flock; NFS: lockd)"
+        )
+
+
 class CheckpointError(UserError):
     """A checkpoint is missing, damaged, or belongs to another trial."""
 

@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
-from trainables.errors import DataError
+from trainables.errors import DataError, NoLocksError
 
 
 def cache_folder() -> Path:
@@ -100,17 +100,37 @@ def take_place(partial: Path, target: Path) -> None:
     force_to_disk(target.parent)
 
 
+WITHOUT_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP}
+"""Errors of ``flock`` on a file system that has no locks: Lustre without ``-o flock``, NFS without a lock daemon."""
+
+
+def lock_file(file: int | IO[Any], operation: int, path: str) -> None:
+    """Lock an open file as ``flock`` does; ``path`` names the file.
+
+    Raises:
+        BlockingIOError: If another process holds the file, and the operation does not wait.
+        NoLocksError: If the file system has no locks.
+    """
+    try:
+        fcntl.flock(file, operation)
+    except OSError as error:
+        if error.errno not in WITHOUT_LOCKS:
+            raise
+        raise NoLocksError(path, error.strerror or str(error)) from None
+
+
 @contextmanager
 def alone(lock: Path, *, waits: bool = True) -> Iterator[None]:
     """Hold a lock file while the block runs, after waiting for other processes of this machine; the empty file stays.
 
     Raises:
         BlockingIOError: If another process holds it, and ``waits`` is false.
+        NoLocksError: If the file system has no locks.
         OSError: If the lock file is a link, because another user could have made the link to open another file.
     """
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+        lock_file(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB), str(lock))
         yield
     finally:
         os.close(descriptor)

@@ -20,6 +20,7 @@ from orchestrator.text.terminal import typed_program
 from orchestrator.text.wording import number_text
 from orchestrator.tracking.address import PORT, choose_uri, free_port
 from orchestrator.tracking.connection import StoreFailedError, StoreMovedError, count_experiments
+from trainables.allotment import usable_cpus, usable_memory
 from trainables.errors import ConfigError, UserError
 from trainables.extras import EXTRAS, is_installed, missing_modules
 
@@ -167,7 +168,7 @@ def check_disk(output: Path) -> Check:
 
 def check_memory() -> Check:
     """The machine has memory for the actors that train trials."""
-    free, cpus = psutil.virtual_memory().available, os.cpu_count() or 1
+    free, cpus = usable_memory(psutil.virtual_memory().available), usable_cpus()
     memory = f"{number_text(free / 2**30)} GiB available, {cpus} CPUs"
     if free < cpus * 2**30:
         return Check("memory", "warn", memory, "an actor takes 0.4 to 0.7 GiB: limit resources.max_concurrent")

@@ -1,6 +1,5 @@
 """Computes the feature files of a dataset from its image files."""
 
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 from orchestrator.extraction.feature_files import KEPT, ExtractionInterruptedError, check_targets
 from orchestrator.journal.lock import hold, make_scratch
 from orchestrator.machines.processes import sigterm_as_ctrl_c
+from trainables.allotment import usable_cpus
 from trainables.data.corpus import SPLITS, Image, check_corpus
 from trainables.data.extract import Encoder, Plan, ShardResult, extract_shards, join_shards, joined_mark, open_shards
 from trainables.data.features import images_digest
@@ -123,7 +123,7 @@ def _extract(request: ExtractionRequest, plan: Plan, encode: Encoder, scratch: P
         on_progress(done, total)
 
     # All cores, where the system does not say how many of them this process may use.
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cpus()
     threads = max(1, cores // request.workers)
     if request.workers == 1 or not todo:
         for result in extract_shards(plan, todo, encode, threads):

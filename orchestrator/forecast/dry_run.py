@@ -4,7 +4,6 @@ No trial runs and nothing is written. This process times a few steps of one trai
 """
 
 import math
-import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -31,6 +30,7 @@ from orchestrator.text.values import count_text, duration_text, in_digits, value
 from orchestrator.text.wording import number_text, share_text
 from orchestrator.workload.training import TrainablesWorkload
 from search_spaces import Range, Suggestion, Values
+from trainables.allotment import usable_cpus
 from trainables.config import TrialConfig
 
 POINTS = 10
@@ -291,7 +291,7 @@ def _machine() -> dict[str, float]:
     """Return the CPUs and GPUs of this machine, by Ray's names."""
     import torch
 
-    return {"CPU": float(os.cpu_count() or 1), "GPU": float(torch.cuda.device_count())}
+    return {"CPU": float(usable_cpus()), "GPU": float(torch.cuda.device_count())}
 
 
 def _slower(workload: TrainablesWorkload, config: TrialConfig, rates: Mapping[int, float], together: int) -> float:

@@ -61,6 +61,10 @@ class Ledger:
         except UserError:
             self._file.close()
             raise
+        except OSError as error:
+            self._file.close()
+            # A read that fails does not say of which file.
+            raise OSError(error.errno, error.strerror, str(path)) from error
         if reader.rest.endswith(b"\n"):
             said = "%s: the last line, %d, is damaged and was cut off; its event happens again; the file as it was: %s"
             _log.warning(said, path, reader.count + 1, keep_copy(path))

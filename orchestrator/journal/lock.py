@@ -31,8 +31,8 @@ import msgspec
 import psutil
 
 from orchestrator.journal.directory import JOURNAL_FILE
-from trainables.errors import ConfigError, UserError
-from trainables.files import LARGEST_STATE, parse_state
+from trainables.errors import ConfigError, NoLocksError, UserError
+from trainables.files import LARGEST_STATE, lock_file, parse_state
 
 PREFIX = "icr-"
 """Start of the names of all temporary directories; the rest of a name is random."""
@@ -55,7 +55,7 @@ def mark_directory(directory: Path, owner: str) -> int:
     descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     os.write(descriptor, owner.encode())
     # Locked before the file gets its name, so that no process finds the mark unlocked while the owner lives.
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    lock_file(descriptor, fcntl.LOCK_EX, str(directory))
     partial.rename(directory / MARK)
     return descriptor
 
@@ -81,8 +81,8 @@ def owner_of(directory: Path) -> str | None:
 def remove_abandoned(kind: str) -> None:
     """Remove the directories of a kind whose owners have ended: their marks are not locked."""
     for directory in Path(tempfile.gettempdir()).glob(f"{PREFIX}{kind}*"):
-        with suppress(OSError), _open_mark(directory) as mark:
-            fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with suppress(OSError, NoLocksError), _open_mark(directory) as mark:
+            lock_file(mark, fcntl.LOCK_EX | fcntl.LOCK_NB, str(directory))
             # Removal follows no links.
             shutil.rmtree(directory, ignore_errors=True)
 
@@ -183,7 +183,7 @@ def take(file: IO[Any]) -> bool:
     """
     while True:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(file, fcntl.LOCK_EX | fcntl.LOCK_NB, file.name)
         except BlockingIOError:
             if is_taken(file):
                 return False
@@ -196,7 +196,7 @@ def take(file: IO[Any]) -> bool:
 def is_taken(file: IO[Any]) -> bool:
     """Say whether another process has locked an open file for itself alone."""
     try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        lock_file(file, fcntl.LOCK_SH | fcntl.LOCK_NB, file.name)
     except BlockingIOError:
         return True
     fcntl.flock(file, fcntl.LOCK_UN)
@@ -244,8 +244,12 @@ def find_holder(directory: Path) -> Holder | None:
     holder = read_lock(directory)
     if holder is None or not holder.is_here:
         return holder
-    with (directory / "lock").open("rb") as file:
-        return holder if is_taken(file) else None
+    try:
+        with (directory / "lock").open("rb") as file:
+            return holder if is_taken(file) else None
+    except NoLocksError:
+        # A search that ran where there are locks may lie, or be copied, where there are none: its process tells.
+        return holder if psutil.pid_exists(holder.pid) else None
 
 
 def read_lock(directory: Path) -> Holder | None:
@@ -272,7 +276,8 @@ def _open(path: Path) -> IO[str]:
         if error.errno != errno.ELOOP:
             raise
         raise UserError(f"{path}: is a link, which would have the file behind it written over; remove it") from None
-    return os.fdopen(descriptor, "r+", encoding="utf-8", errors="replace")
+    # Opened by its path, which messages name.
+    return open(path, "r+", encoding="utf-8", errors="replace", opener=lambda *given: descriptor)
 
 
 def _identity(file: IO[str]) -> str:

@@ -20,6 +20,7 @@ from orchestrator.environment import set_for_cluster
 from orchestrator.storage.bucket import ObjectStore, StorageError, connection_problem, is_bucket
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.storage.stores import BucketStore, FolderStore
+from trainables.allotment import usable_cpus
 from trainables.errors import ConfigError
 from trainables.files import make_writable
 
@@ -38,7 +39,7 @@ def describe_environment() -> dict[str, Any]:
     return {
         "versions": versions,
         "git_revision": git_revision(),
-        "machine": {"host": platform.node(), "system": platform.platform(), "cpus": os.cpu_count()},
+        "machine": {"host": platform.node(), "system": platform.platform(), "cpus": usable_cpus()},
     }
 
 

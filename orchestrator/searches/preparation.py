@@ -1,6 +1,5 @@
 """Checks an experiment, and opens its files and stores, before its first trial runs."""
 
-import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from orchestrator.text.terminal import say
 from orchestrator.tracking.address import choose_uri
 from orchestrator.tracking.tracker import TrackingProcess
 from orchestrator.workload.workload import Workload
+from trainables.allotment import usable_cpus
 from trainables.errors import ConfigError
 from trainables.files import make_writable, write_whole
 
@@ -109,7 +109,7 @@ def check_cpus(resources: Resources) -> None:
     Raises:
         ConfigError: If a trial asks for more CPUs than this machine has.
     """
-    there = os.cpu_count() or 1
+    there = usable_cpus()
     if resources.cpus > there:
         raise ConfigError(
             f"resources.cpus: a trial asks for {resources.cpus:g}, but there are {there}; "

@@ -35,7 +35,7 @@ from orchestrator.storage.bucket import ObjectStore, StorageError
 from orchestrator.storage.checkpoints import KEPT, Checkpoints, Entry
 from orchestrator.storage.set_aside import FOLDER, move_aside
 from trainables.checkpoint import MANIFEST, EpochReport, epoch_of, list_epochs, list_partial, save_epoch
-from trainables.files import write_whole
+from trainables.files import lock_file, write_whole
 
 CLAIM_FILE = ".driver"
 """Name of the object beside the checkpoints in a bucket, and of the file beside the checkpoints in a folder."""
@@ -65,7 +65,7 @@ class FolderStore(Checkpoints):
         token = secrets.token_hex(16)
         with (trials / CLAIM_FILE).open("a+", encoding="ascii") as file:
             # This call waits for an actor that is giving a checkpoint its name.
-            fcntl.flock(file, fcntl.LOCK_EX)
+            lock_file(file, fcntl.LOCK_EX, file.name)
             file.truncate(0)
             file.write(token)
         return cls(trials, token)
@@ -157,7 +157,7 @@ class FolderStore(Checkpoints):
                 f"s3://bucket/prefix, or a --storage (or --output) that all nodes share"
             ) from None
         with file:
-            fcntl.flock(file, fcntl.LOCK_SH)
+            lock_file(file, fcntl.LOCK_SH, file.name)
             if file.read() != self.token:
                 raise ClaimLostError(f"{self.trials}: another driver has claimed this folder")
             yield

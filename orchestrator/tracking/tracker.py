@@ -10,6 +10,7 @@ next start of the search delivers, too.
 """
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -257,6 +258,9 @@ def main() -> None:
     # A signal to the whole group, e.g. of a batch system, is for the search, which ends in order and then says so here.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    # What fails is tried again, and said in a sentence at the end: MLflow and SQLAlchemy would print tracebacks of each
+    # connection that a server which is started again has closed.
+    logging.disable(logging.ERROR)
     # The output of libraries goes to standard error: standard output is for the answer alone.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

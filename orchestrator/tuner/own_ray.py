@@ -23,6 +23,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt
 
 from orchestrator.machines.cluster import ClusterError
 from orchestrator.machines.processes import kept_sigterm_handler
+from trainables.allotment import usable_cpus
 from trainables.errors import reason_of
 
 CORE = {"gcs_server": "its control store gcs_server died", "raylet": "its node manager raylet died"}
@@ -198,6 +199,8 @@ class _Start:
         try:
             ray.init(
                 address="local",
+                # Ray would count the processors of the machine, or those of the outermost group alone.
+                num_cpus=None if "RAY_OVERRIDE_RESOURCES" in os.environ else usable_cpus(),
                 include_dashboard=False,
                 configure_logging=False,
                 log_to_driver=False,

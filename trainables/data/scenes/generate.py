@@ -24,7 +24,6 @@ shape. Classes are split, not pictures: val and test have classes that no traini
 import io
 import json
 import multiprocessing
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -34,6 +33,7 @@ from typing import Any
 import numpy as np
 from PIL import Image as Picture
 
+from trainables.allotment import usable_cpus
 from trainables.data.corpus import Image
 from trainables.data.features import images_digest
 from trainables.data.formats.labels import COLUMNS, FILE
@@ -166,7 +166,7 @@ def _write_scenes(folder: Path, info: dict[str, Any], on_progress: Callable[[int
 
 
 def _on_all_cores(render: Callable[[int], Described], images: int) -> Iterator[Described]:
-    workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    workers = usable_cpus()
     # This process renders a few pictures before another interpreter has started.
     if workers == 1 or images < 5 * _CHUNK:
         yield from map(render, range(images))
