@@ -144,7 +144,11 @@ def make_writable(directory: Path) -> None:
     Raises:
         OSError: If the directory cannot be written.
     """
+    made = [path for path in (directory, *directory.parents) if not path.exists()]
     directory.mkdir(parents=True, exist_ok=True)
+    for path in made:
+        # Else a loss of power could take a folder, with all that was forced to the disk in it.
+        force_to_disk(path.parent)
     with tempfile.TemporaryFile(dir=directory, prefix=".writable-"):
         pass
 

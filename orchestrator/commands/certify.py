@@ -12,7 +12,7 @@ from orchestrator.claims.certificate import CERTIFICATE, PAGE, Certified, certif
 from orchestrator.claims.claims import load_claims, shipped_claims
 from orchestrator.claims.engine import Outcome
 from orchestrator.commands.options import Overrides, with_start_options
-from orchestrator.journal.directory import find_directory, read_history
+from orchestrator.journal.directory import find_directories, read_history
 from orchestrator.machines.cluster import StartOptions
 from orchestrator.regression.claims import train_cells
 from orchestrator.text.terminal import path_text, say
@@ -60,7 +60,7 @@ def certify(
         raise ConfigError(
             "--datasets must name a dataset, or --with an experiment; --published asks the papers' tables"
         )
-    histories = [read_history(find_directory(name, output)) for name in beside or []]
+    histories = [read_history(directory) for directory in find_directories(beside or [], output)]
     folder = output / f"certify-{asked.name}"
     if datasets:
         experiment = cells_experiment(asked, split_names(datasets), split_names(models), seeds, overrides or [])

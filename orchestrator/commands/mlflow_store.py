@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.commands.options import AnyExperimentNames, Json, Output, TrackingUri
-from orchestrator.journal.directory import find_directory, find_experiments, path_below
+from orchestrator.journal.directory import find_directories, find_experiments, path_below
 from orchestrator.journal.journal import JournalError
 from orchestrator.machines.processes import bound_process
 from orchestrator.machines.visitors import own_name
@@ -71,7 +71,7 @@ def sync(
 
     By default all searches, reruns and claims under OUTPUT. Exit code 1: one was not delivered, all others were.
     """
-    directories = [find_directory(name, output) for name in experiments or []] or find_experiments(output)
+    directories = find_directories(experiments or (), output) or find_experiments(output)
     if not directories:
         raise JournalError(f"{output}: holds no experiment; name another with --output")
     uri = choose_uri(tracking_uri, output)

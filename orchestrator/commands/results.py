@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.commands.options import DataRoot, Device, ExperimentNames, Json, Output, TrackingUri
-from orchestrator.journal.directory import find_directory, read_history
+from orchestrator.journal.directory import find_directories, read_history
 from orchestrator.report.experiment_report import report_experiments
 from orchestrator.results.answer import Answer
 from orchestrator.results.answers import Summary, measure_of
@@ -40,7 +40,7 @@ def summarise(
     """Print all answers and the result tables as text, JSON, CSV, Markdown, LaTeX or HTML."""
     require("report", "`orchestrator summarise`")
 
-    results = [Summary(read_history(find_directory(name, output))) for name in experiments]
+    results = [Summary(read_history(directory)) for directory in find_directories(experiments, output)]
     tables = tables_of(results, with_published=with_published, cocos=cocos)
     if as_json or form == "json":
         print(json.dumps(to_dict(results, tables), indent=2, allow_nan=False))
@@ -81,7 +81,7 @@ def report(
     """Write each experiment as one HTML file that needs no network; of several, also an overview."""
     require("report", "`orchestrator report`")
 
-    directories = list(dict.fromkeys(find_directory(name, output) for name in experiments))
+    directories = find_directories(experiments, output)
     asked = data_root if queries else None
     paths = report_experiments(directories, output, data_root=asked, device=device)
     path = paths[-1]

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.commands.options import AnyExperimentNames, Output
-from orchestrator.journal.directory import find_directory
+from orchestrator.journal.directory import find_directories
 from orchestrator.machines.processes import bound_process
 from orchestrator.text.terminal import say
 from orchestrator.watch.experiments import Experiments
@@ -41,7 +41,7 @@ def watch(
     """Serve live pages about experiments that run, will run or have ended; Ctrl-C ends the server."""
     require("watch", "`orchestrator watch`")
 
-    directories = list(dict.fromkeys(find_directory(name, output) for name in experiments or ()))
+    directories = find_directories(experiments or (), output)
     watched = Experiments(output, directories)
     # Imported after the checks above, so that a refusal is quick.
     from orchestrator.watch.server import TOKEN, Listening, serve

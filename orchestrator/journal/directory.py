@@ -6,7 +6,7 @@ The driver rewrites the file ``places.json`` beside the journal after reports of
 pages. No search needs the file to resume. Ray's dashboard and ``nvidia-smi`` show the load of machines and processes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -81,6 +81,19 @@ def find_directory(experiment: str, output: Path) -> Path:
         f"{experiment}: no experiment of that name under {output}, nor a directory with a {JOURNAL_FILE}; "
         f"there are: {', '.join(there[:MOST_NAMED]) or 'none'}{more}. Name another with --output"
     )
+
+
+def find_directories(experiments: Iterable[str], output: Path) -> list[Path]:
+    """Return the directories of experiments, each once, however often and in whatever way it is named.
+
+    Raises:
+        JournalError: See ``find_directory``.
+    """
+    directories: dict[Path, Path] = {}
+    for experiment in experiments:
+        directory = find_directory(experiment, output)
+        directories.setdefault(directory.resolve(), directory)
+    return list(directories.values())
 
 
 def read_history(directory: Path) -> History:

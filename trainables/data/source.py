@@ -95,7 +95,7 @@ class Source:
             there = ", ".join(self.feature_kinds()) or "none"
             raise DataError(
                 f"{path}: no such features; there are: {there}. Ask for one of these, or make them with "
-                f"`orchestrator data extract {self.name}{' --text tfidf-svd' if kind == TEXT else ''}`"
+                f"`orchestrator data extract {self.name}{EXTRACTED_BY.get(kind, '')}`"
                 f"{_to_rename(self.folder) if there == 'none' else ''}"
             )
         return dict.fromkeys(SPLITS, path)
@@ -136,6 +136,10 @@ def find_source(name: str, data_root: Path) -> Source:
     # The dataset's folder may itself be a link, which the user made; links in the folder may not lead outside.
     roots = (data_root.resolve(), folder.resolve()) if folder.parent == data_root else (folder.resolve(),)
     return Source(folder.resolve().name, folder, roots, *match)
+
+
+EXTRACTED_BY = {TEXT: " --text tfidf-svd", "regions": " --features regions"}
+"""Kind of features -> the option with which `data extract` makes them, where that is not the default."""
 
 
 def dataset_names(data_root: Path) -> list[str]:

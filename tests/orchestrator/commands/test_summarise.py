@@ -10,6 +10,7 @@ import pytest
 from orchestrator.views.forms import FORMS
 from tests.support.commands import CommandLine
 from tests.support.confirmed_experiments import write
+from tests.support.experiments import add_trial, begun, make_experiment
 
 
 def test_answers_are_one_under_the_other_and_the_tables_at_the_end(tmp_path: Path, cli: CommandLine) -> None:
@@ -51,3 +52,11 @@ def test_what_is_not_there_is_refused(tmp_path: Path, cli: CommandLine) -> None:
     write(tmp_path, "one", confirmed=False)
     for arguments, message in ((["two"], "there are: one"), (["one", "--format", "xml"], "format must be one of")):
         assert message in cli.refuses("summarise", *arguments, "--output", tmp_path)
+
+
+def test_an_experiment_that_is_named_twice_is_printed_once(tmp_path: Path, cli: CommandLine) -> None:
+    for name in ("a", "b"):
+        with begun(tmp_path / name, make_experiment(name=name)) as ledger:
+            add_trial(ledger, [3.0])
+    once = cli.shows("summarise", "a", "b", "--output", tmp_path)
+    assert cli.shows("summarise", "a", tmp_path / "a", "b", "a", "--output", tmp_path) == once

@@ -26,6 +26,7 @@ from orchestrator.tracking.address import default_uri
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.long_journals import write_journal
 from tests.support.records import append
+from trainables import files
 from trainables.errors import UserError
 
 JSON = st.recursive(
@@ -289,3 +290,12 @@ def test_a_thread_that_was_left_behind_writes_nothing_more(ledger: Ledger) -> No
     append(ledger, "experiment_ended", outcome="interrupted", ended_by="signal")
     assert len(refused) == 1
     assert [record.kind for record in read_journal(ledger.path)][1:] == ["experiment_ended"]
+
+
+def test_new_parent_folders_are_forced_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forced: list[Path] = []
+    monkeypatch.setattr(files, "force_to_disk", forced.append)
+    files.make_writable(tmp_path / "a" / "b" / "c")
+    assert forced == [tmp_path / "a" / "b", tmp_path / "a", tmp_path]
+    files.make_writable(tmp_path / "a" / "b" / "c")
+    assert len(forced) == 3

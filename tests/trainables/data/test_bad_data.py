@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -415,13 +416,17 @@ def test_a_file_that_takes_too_much_memory_is_refused_before_it_is_read(
         ("./tiny", {"root": "nowhere"}, r"no dataset './tiny' in the data root nowhere\. That folder does not exist"),
         ("tiny", {"features": "box"}, r"features_box.npy: no such features; there are: global, regions\."),
         ("tiny", {"text": True}, "no such features; .*data extract tiny --text tfidf-svd"),
+        ("plain", {"features": "regions"}, "there are: global.*data extract plain --features regions`"),
         ("tiny", {"vocabulary": "all"}, r"vocabulary must be one of train, published, got 'all'"),
         ("empty", {}, r"empty: holds no dataset of a known format: COCO captions .*; Karpathy JSON;"),
     ],
-    ids=["near", "scenes", "path", "features", "text", "vocabulary", "no-format"],
+    ids=["near", "scenes", "path", "features", "text", "regions", "vocabulary", "no-format"],
 )
 def test_bad_request(karpathy_folder: KarpathyFolder, name: str, options: dict[str, Any], message: str) -> None:
     (karpathy_folder.root / "empty").mkdir()
+    if name == "plain":
+        shutil.copytree(karpathy_folder.root / "tiny", karpathy_folder.root / name)
+        (karpathy_folder.root / name / "features_regions.npy").unlink()
     root = Path(options.pop("root", karpathy_folder.root))
     with pytest.raises(UserError, match=message):
         load_dataset(name, root, **options)
