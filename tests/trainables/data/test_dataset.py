@@ -351,7 +351,7 @@ def test_other_datasets_keep_all_captions_in_files_of_any_name(make_coco_folder:
     with_own_pictures(folder)
     data = load_dataset("coco", folder.parent)
     assert len(data.splits["test"].captions) == 7 * len(data.splits["test"].image_rows)
-    assert describe_dataset("coco", folder.parent).notes == []
+    assert not any("left out" in note for note in describe_dataset("coco", folder.parent).notes)
 
 
 SIZES = {"train": 5, "val": 3, "test": 2}
