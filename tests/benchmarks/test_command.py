@@ -24,6 +24,8 @@ ROOT = Path(__file__).parent.parent.parent
 TINY = {
     "bands": "--searches 2 --trials 16 --only '1 peaked, noise 2.5, tpe'",
     "claims": "--pages 10 --shuffles 2",
+    "gate": "--streams 10 --proposals 5 --studies 20 --effects 3 --positions 1",
+    "judge": "--studies 4",
     "graphs": "--batch-size 4 --sizes 2:3:16 --steps 1",
     "cross_attention": "--batch-size 4 --sizes 2:3:4 --steps 1 --images 3",
     "epoch": "--images 60 --embedding-size 8 --steps 2 --threads 1",

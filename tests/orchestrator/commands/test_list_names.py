@@ -101,7 +101,7 @@ def test_the_schema_takes_resolved_configurations() -> None:
         "budget: {hours: 0}",
         "search: {metric: val/medr}",
         "search: {space: {ntxent: {temperature: [0.1, 0.2]}}}",
-        "confirm: {seeds: 1}",
+        "confirm: {seeds: 0}",
         "serach: {}",
     ],
 )
