@@ -71,7 +71,8 @@ def test_the_card_of_a_confirmed_experiment_shows_its_verdict_and_its_value_on_t
         for number, trial in enumerate(repeats):
             append(ledger, "test_evaluated", trial=trial.id, metrics={"rsum": 300.0 - number})
         page = server.ask("/").text
-        assert re.search(r'NT-Xent beats Triplet SH by 3.0 rsum[^<]*<span class="badge better">better</span>', page)
+        said = "NT-Xent at τ = 0.1 beats Triplet SH at margin = 0.2 by 3.0 rsum"
+        assert re.search(rf'{said}[^<]*<span class="badge better">better</span>', page)
         assert '<p class="quiet">test rsum 299.0 ± 1.0' in page
         assert "best val" not in page
 
