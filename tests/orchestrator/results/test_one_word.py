@@ -100,7 +100,7 @@ def test_a_pair_has_one_word_wherever_it_is_shown(drawn: list[tuple[str, int, li
     words = {candidate.label: verdict.word_on(candidate.label) for candidate in verdict.candidates}
     turned = {pair.second: str(pair.verdict) for pair in verdict.pairs}
     # The other candidate of a pair has the opposite word, and the sign of a difference is that of its word.
-    opposite = {"better": "worse", "worse": "better", "tie": "tie"}
+    opposite = {"better": "worse", "worse": "better", "tie": "tie", "untested": "untested"}
     assert {label: words[label] for label in turned} == {label: opposite[word] for label, word in turned.items()}
     assert all((pair.verdict == "better") <= (pair.difference > 0) for pair in verdict.pairs)
 
