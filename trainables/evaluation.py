@@ -260,6 +260,10 @@ def _rank_direction(
         parts.append(_rank_block(ask(queries[rows], gallery), direction, first, scores.tolerance))
     positions, annotated, condensed, known = (np.concatenate(part) for part in zip(*parts, strict=True))
     counts = np.bincount(direction.positives[0], minlength=len(queries)).astype(np.int32)
+    if direction.absent is not None:
+        # What is no candidate is behind all candidates.
+        positions = np.insert(positions, np.repeat(np.cumsum(counts), direction.absent), len(gallery) + 1)
+        counts = counts + direction.absent
     return DirectionRanks(direction.owners, counts, positions, annotated, condensed, known)
 
 

@@ -32,6 +32,8 @@ class JudgedQueries:
         annotated: The pairs of an image with a caption of its own. Every query has at least one.
         judged: All pairs that are known to fit or not to fit, the positives included; ``None`` where only pairs that
             fit are known.
+        absent: How many pairs of each query fit whose candidate the split does not have, shape (Q,); ``None`` without
+            any. They count among the R of R-Precision and mAP@R, and are never found.
     """
 
     queries: Integers
@@ -40,6 +42,7 @@ class JudgedQueries:
     positives: Pairs
     annotated: Pairs
     judged: Pairs | None
+    absent: Integers | None = None
 
 
 @dataclass(frozen=True, eq=False)

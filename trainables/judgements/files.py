@@ -5,7 +5,9 @@ Judgements are for research use, and none are shipped. Training does not use the
 CxC and ECCV Caption judge MS-COCO's 5,000 test images, in the form of the package ``eccv-caption``. Each has two JSON
 files, ``cxc_image_to_caption.json`` and ``cxc_caption_to_image.json`` (``eccv_...`` likewise). They map the id of an
 image in MS-COCO to the ids of all captions that fit, and the id of a caption to the ids of all images. The files name
-pairs that fit, own pairs included, and no others. All images and captions of the split are retrieved in.
+pairs that fit, own pairs included, and no others. All images and captions of the split are retrieved in. ECCV Caption
+names two captions that are none of the 25,000. ``eccv-caption`` counts them among the R captions that fit, and so do we
+where the split has every query of a file; of a part of MS-COCO, other pairs are left out.
 
 Flickr8k's own judgements are ``ExpertAnnotations.txt`` and ``CrowdFlowerAnnotations.txt`` of its text download. A line
 of the experts is ``IMAGE.jpg<tab>FILE.jpg#2<tab>4<tab>3<tab>4``: an image, a caption, and scores from 1 (the caption is
@@ -60,13 +62,16 @@ def _read_coco(files: Sequence[Path], split: Split, images: Sequence[Image]) -> 
     captions_of, images_of = (_read_lists(file) for file in files)
     i2t, lost = _coco_pairs(captions_of, of_image, of_caption)
     t2i, lost_too = _coco_pairs(images_of, of_caption, of_image)
+    absent, absent_too = _absent(captions_of, of_image, of_caption), _absent(images_of, of_caption, of_image)
     if not i2t.size or not t2i.size:
         return None
     everything = np.stack([split.image_of_caption, np.arange(len(ids))])
     asking, asked = np.unique(i2t[0]), np.unique(t2i[0])
     return (
-        _direction(asking, asking, np.arange(len(ids)), i2t, everything, None),
-        _direction(asked, split.image_of_caption[asked], np.arange(len(images)), t2i, everything[::-1], None),
+        _direction(asking, asking, np.arange(len(ids)), i2t, everything, None, absent),
+        _direction(
+            asked, split.image_of_caption[asked], np.arange(len(images)), t2i, everything[::-1], None, absent_too
+        ),
         lost + lost_too,
         0,
         COCO_RULE,
@@ -91,6 +96,14 @@ def _coco_pairs(
     return np.array(pairs, dtype=np.int64).reshape(-1, 2).T, lost
 
 
+def _absent(lists: Mapping[str, list[str]], of_key: Mapping[str, int], of_item: Mapping[str, int]) -> Mapping[int, int]:
+    """Return index of a query -> how many of its items the split does not have; empty of a part of the queries."""
+    if not lists.keys() <= of_key.keys():
+        return {}
+    counts = {of_key[key]: len(set(items) - of_item.keys()) for key, items in lists.items()}
+    return {query: count for query, count in counts.items() if count}
+
+
 def _direction(
     queries: np.ndarray,
     owners: np.ndarray,
@@ -98,6 +111,7 @@ def _direction(
     positives: np.ndarray,
     annotated: np.ndarray,
     judged: np.ndarray | None,
+    absent: Mapping[int, int] | None = None,
 ) -> JudgedQueries:
     """Return a direction from ascending queries and gallery, and pairs of indices in the split, query first."""
     return JudgedQueries(
@@ -107,6 +121,7 @@ def _direction(
         positives=_places(positives, queries, gallery),
         annotated=_places(annotated, queries, gallery),
         judged=None if judged is None else _places(judged, queries, gallery),
+        absent=np.array([absent.get(int(query), 0) for query in queries], dtype=np.int32) if absent else None,
     )
 
 

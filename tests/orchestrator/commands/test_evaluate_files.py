@@ -242,7 +242,7 @@ def test_on_coco_all_numbers_are_those_of_eccv_caption(capsys: pytest.CaptureFix
     names, keys = np.array(order), np.array(columns)
     i2t = {image: keys[first(row)].tolist() for image, row in zip(order, scores, strict=True)}
     t2i = {key: names[first(row)].tolist() for key, row in zip(columns, scores.T, strict=True)}
-    wanted = ("coco_1k_recalls", "coco_5k_recalls", "cxc_recalls", "eccv_recalls", "eccv_map_at_r", "eccv_rprecision")
+    wanted = ("coco_1k_recalls", "coco_5k_recalls", "cxc_recalls", "eccv_r1", "eccv_map_at_r", "eccv_rprecision")
     theirs = metrics.compute_all_metrics(i2t, t2i, target_metrics=wanted, Ks=(1, 5, 10))
     for way in ("i2t", "t2i"):
         for k in (1, 5, 10):

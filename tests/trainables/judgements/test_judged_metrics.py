@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainables.errors import DataError
-from trainables.evaluation import rank_judged
+from trainables.evaluation import _rank_direction, rank_judged
 from trainables.judgements import JudgedQueries, Judgements, Pairs
 from trainables.judgements.judged_metrics import JudgedRanks, judged_metrics, query_values
 from trainables.positive_ranks import BlockScores
@@ -206,3 +206,16 @@ def test_a_journal_holds_the_ranks_of_judged_pairs() -> None:
 def test_damaged_text_is_named(change: dict[str, object]) -> None:
     with pytest.raises(DataError, match="damaged"):
         JudgedRanks.from_text(ranked(5, 2, known=True).to_text() | change)
+
+
+def test_what_fits_and_is_no_candidate_counts_among_those_to_find() -> None:
+    """R is 3 of the first query, of which two are candidates and rank first and third; 1 of the second."""
+    place = np.arange(2, dtype=np.int32)
+    right = np.array([[1, 0, 1, 0], [0, 1, 0, 0]], dtype=bool)
+    gallery, own = np.arange(4, dtype=np.int32), pairs_of(right & (np.arange(4) < 2))
+    i2t = JudgedQueries(place, place, gallery, pairs_of(right), own, None, np.array([1, 0], dtype=np.int32))
+    scores: Any = GivenScores(torch.tensor([[0.9, 0.8, 0.7, 0.1], [0.1, 0.9, 0.2, 0.3]]), 0.0)
+    found = _rank_direction(scores.between, i2t, scores)
+    assert found.counts.tolist() == [3, 1] and found.positions.tolist() == [1, 3, 5, 1]
+    assert query_values(found, "r_precision").tolist() == pytest.approx([2 / 3, 1.0])
+    assert query_values(found, "map_r").tolist() == pytest.approx([(1 + 2 / 3) / 3, 1.0])
