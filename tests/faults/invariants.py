@@ -117,7 +117,7 @@ def assert_winner(output: Path, history: History) -> None:
         }
     best = max(finished, key=lambda trial: curve(_parameter(trial), trial.last_epoch))
     winner = json.loads((output / "tiny" / "summary.json").read_text())["winners"]["pets"]
-    assert (winner["trial"], winner["params"]["temperature"]) == (best.id, _parameter(best))
+    assert (winner["trial"], winner["parameters"]["temperature"]) == (best.id, _parameter(best))
     assert winner["test"] == {"rsum": curve(_parameter(best), best.last_epoch) - 1}
 
 

@@ -47,7 +47,7 @@ EVENTS: dict[str, dict[str, Any]] = {
     "trial_retried": {"trial": "a", "cause": "memory", "error": "out of memory"},
     "trial_ended": {"trial": "a", "state": "diverged", "error": "train/loss is nan"},
     "confirmation_planned": PLAN,
-    "test_opened": {"dataset": "pets", "trials": ["a"]},
+    "test_opened": {"dataset": "pets", "trials": ["a"], "elsewhere": {"other": 1}},
     "test_evaluated": {"trial": "a", "metrics": {"rsum": 4.5}, "ranks": {"queries": 3}},
     "experiment_ended": {"outcome": "finished", "ended_by": "trials"},
 }
