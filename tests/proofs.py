@@ -102,6 +102,14 @@ PROOFS = {
     "tests/integration/test_notebook.py": ("orchestrator/tuner/run.py", "orchestrator/searches/begin.py"),
     "tests/integration/test_light_core.py": ("pyproject.toml", "trainables/extras.py"),
     "tests/test_release.py": ("MANIFEST.in", "tests/release.py"),
+    "tests/faults/test_repeated_searches.py": (
+        "orchestrator/studies/source.py",
+        "orchestrator/results/confirmation.py",
+    ),
+    "tests/integration/test_lasting_search.py": ("orchestrator/text/terminal.py", "orchestrator/searches/display.py"),
+    "tests/integration/test_open_ports.py": ("orchestrator/tuner/runtime.py", "deploy/README.md"),
+    "tests/integration/test_private_files.py": ("orchestrator/environment.py",),
+    "tests/test_satellites.py": ("orchestrator/cli.py",),
     "tests/integration/test_examples.py": (),
 }
 """File with proofs -> folders and files that they are about; those of many minutes are about none, and never in CI.

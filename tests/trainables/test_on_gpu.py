@@ -21,6 +21,7 @@ from trainables.evaluation import evaluate_checkpoint, rank_checkpoint
 from trainables.fused import FusedTrials
 from trainables.losses import LOSSES, build_loss
 from trainables.losses.plugin_loss import make_loss
+from trainables.model_parameters import further_inputs
 from trainables.models import MODELS
 from trainables.plugins.offers import Offer
 from trainables.seeding import choose_device, make_deterministic
@@ -60,11 +61,13 @@ def expected(each: TrialConfig) -> list[EpochReport]:
     return list(run_trial(each, suited(DATA, each), device="cpu"))
 
 
+ON_FEATURES = tuple(model for model in MODELS if not further_inputs(model, {}))
+"""Models without further inputs; ``models/test_models_with_inputs.py`` trains the others."""
 HERE = ("nt_xent", "warp")
 """Losses whose trial is trained in every run: one that draws and one that does not; all are stacked below."""
 TRIALS = (
     [pytest.param(config(loss), id=loss, marks=[] if loss in HERE else pytest.mark.proof) for loss in LOSSES]
-    + [pytest.param(config("warp", model), id=model) for model in MODELS if model != "vsepp"]
+    + [pytest.param(config("warp", model), id=model) for model in ON_FEATURES if model != "vsepp"]
     + [pytest.param(config(**settings), id=name) for name, settings in SETTINGS.items()]
     + [
         pytest.param(config("sigmoid", loss_parameters=LEARNED), id="learned"),
@@ -86,7 +89,7 @@ def test_a_trial_on_the_gpu_gives_the_numbers_of_the_cpu(each: TrialConfig) -> N
 
 
 @pytest.mark.parametrize(
-    "model", [pytest.param(name, marks=[] if name in ("vsepp", "head") else pytest.mark.proof) for name in MODELS]
+    "model", [pytest.param(name, marks=[] if name in ("vsepp", "head") else pytest.mark.proof) for name in ON_FEATURES]
 )
 def test_a_checkpoint_of_the_gpu_is_resumed_and_evaluated_on_either(model: str, tmp_path: Path) -> None:
     each = config(model=model, epochs=2, loss_parameters={"temperature": "learned"})
@@ -109,7 +112,7 @@ STACKS = {
     "temperatures": [config(loss_parameters={"temperature": value}) for value in (0.1, "learned")],
     "losses": [config(loss) for loss in LOSSES],
     "seeds": [replace(config("warp"), seed=seed) for seed in (0, 1)],
-    **{model: [config("warp", model, learning_rate=rate) for rate in (1e-3, 5e-3)] for model in MODELS},
+    **{model: [config("warp", model, learning_rate=rate) for rate in (1e-3, 5e-3)] for model in ON_FEATURES},
 }
 
 

@@ -288,7 +288,7 @@ def test_a_page_over_several_experiments_is_written(tmp_path: Path, cli: Command
     assert written == [str(path) for path in paths]
     text = paths[-1].read_text(encoding="utf-8")
     assert 'href="one/report.html">one</a>' in text and 'href="two/report.html">two</a>' in text
-    assert text.count("Triplet SH beats NT-Xent by") == 2, "each shows its headline"
+    assert text.count("Triplet SH at margin = 0.2 beats NT-Xent at τ = 0.1 by") == 2, "each shows its headline"
     assert "plotly" not in text
     assert "different versions" not in text
     write(tmp_path, "three", confirmed=False, data="d2")

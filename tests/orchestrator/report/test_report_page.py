@@ -102,7 +102,7 @@ def test_the_confirmation_names_the_winner_and_is_no_part_of_the_search(tmp_path
     page = Page(read_history(write(tmp_path, "tiny", confirmed=True)))
     assert list(page.answers) == ["", "pets"]
     answer, *_, caveats = page.answers["pets"]
-    assert answer.headline.startswith("Triplet SH beats NT-Xent by 10.0 rsum")
+    assert answer.headline.startswith("Triplet SH at margin = 0.2 beats NT-Xent at τ = 0.1 by 10.0 rsum")
     assert any("40.0" in note and "stopped early" in note for note in caveats.notes), caveats.notes
     assert points(page.figures["trials"]) == 3
     assert {row.id: len([name for name, _ in row.details if name.startswith("seed ")]) for row in page.rows} == {

@@ -108,7 +108,7 @@ def test_the_end_of_a_search_says_the_answer(ledger: Ledger, capsys: pytest.Capt
     add_trial(ledger, [1.0], state=TrialState.FAILED)
     print_summary(ledger.history, ["all answers: orchestrator summarise tiny", "next: orchestrator confirm tiny"], 100)
     assert capsys.readouterr().out.splitlines() == [
-        "pets · VSE++ · which loss?" + " " * 24 + "val rsum: sum of six recalls, 0–600",
+        "pets · VSE++ · which setting?" + " " * 21 + "val rsum: sum of six recalls, 0–600",
         " loss        best setting  trials  trainings  best val rsum  to the best  verdict",
         " NT-Xent     τ = 0.1            2          1           30.0            –  unconfirmed",
         " Triplet SH  margin = 0.2       1          1           20.0        −10.0  unconfirmed",

@@ -61,7 +61,9 @@ def test_work_on_all_cores_changes_nothing(made: Path, tmp_path: Path, monkeypat
 def test_goes_through_the_coco_loader_without_a_problem(made: Path) -> None:
     told = describe_dataset("scenes", made.parent, decode_images=True)
     assert told.format.startswith("COCO captions")
-    assert told.problems == told.notes == []
+    # Two scenes of 150 may look alike: the ceiling of their captions is a note.
+    assert told.problems == []
+    assert all("captions are those of several images" in note for note in told.notes), told.notes
     assert [split["images"] for split in told.splits.values()] == [240, 30, 30]
     assert all(split["captions_per_image"] == (5, 5) for split in told.splits.values())
     assert all(split["image_files"] == split["images"] for split in told.splits.values())

@@ -1,6 +1,5 @@
 """Reads what is no table: webdataset's shards, Hugging Face's folders, pictures with texts beside them, COCO's form."""
 
-import json
 import tarfile
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -12,9 +11,13 @@ from trainables.data.formats import coco
 from trainables.data.importing.columns import named_in_folder, read_pairs
 from trainables.data.importing.material import PICTURES, Columns, Material, Pair, Taken, as_texts, is_picture
 from trainables.data.importing.tables import Table, read_table
-from trainables.data.text_files import read_text
+from trainables.data.text_files import read_json, read_text
 from trainables.errors import DataError, reason_of
 from trainables.extras import is_installed, require
+from trainables.files import parse_state
+
+LARGEST = 4 << 30
+"""Most characters of a file of annotations."""
 
 TEXTS = ("txt", "caption", "text")
 """Suffixes of the caption beside a picture."""
@@ -80,7 +83,7 @@ def _texts_of(sample: dict[str, Any]) -> Sequence[str] | None:
         if suffix in sample:
             return [_decoded(sample[suffix])]
     try:
-        content = json.loads(_decoded(sample.get("json", b"")))
+        content = parse_state(_decoded(sample.get("json", b"")))
     except ValueError:
         return None
     found = next((content[name] for name in ("caption", "captions", "text", "txt") if name in content), None)
@@ -107,7 +110,7 @@ def read_saved_dataset(folder: Path, columns: Columns) -> Material:
     material = Material()
     names = [""]
     if (folder / "dataset_dict.json").exists():
-        names = json.loads(read_text(folder / "dataset_dict.json")).get("splits", [])
+        names = read_json(folder / "dataset_dict.json").get("splits", [])
         material.splits_named = "the splits of the dataset"
     for name in names:
         part = folder / name
@@ -174,7 +177,10 @@ def is_coco(path: Path) -> bool:
     begin = path.open("rb").read(1 << 16) if path.suffix == ".json" else b""
     if b'"images"' not in begin and b'"annotations"' not in begin:
         return False
-    content = json.loads(read_text(path))
+    try:
+        content = parse_state(read_text(path), LARGEST)
+    except ValueError as error:
+        raise DataError(f"{path}: broken JSON: {error}; fetch the file again") from None
     return isinstance(content, dict) and isinstance(content.get("annotations"), list) and "images" in content
 
 
