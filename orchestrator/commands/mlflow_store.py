@@ -21,9 +21,10 @@ from orchestrator.machines.visitors import own_name
 from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import say
 from orchestrator.tracking.address import HOST, PORT, choose_uri, free_port, is_server
-from orchestrator.tracking.connection import StoreMovedError, count_experiments
+from orchestrator.tracking.connection import count_experiments
+from orchestrator.tracking.failures import RefusedError
 from orchestrator.tracking.registry import find_store, register_all
-from orchestrator.tracking.sync import DeletedError, Delivery, DeliveryError, deliver
+from orchestrator.tracking.sync import DeletedError, Delivery, DeliveryError, deliver, refuse_moved_database
 from orchestrator.tracking.view import newest_page
 from trainables.errors import ConfigError, UserError
 
@@ -70,11 +71,13 @@ def sync(
     """Send MLflow the records that it missed, or all records to another store. Safe to repeat.
 
     By default all searches, reruns and claims under OUTPUT. Exit code 1: one was not delivered, all others were.
+    A database from elsewhere, whose folder was moved or copied, is refused.
     """
     directories = find_directories(experiments or (), output) or find_experiments(output)
     if not directories:
         raise JournalError(f"{output}: holds no experiment; name another with --output")
     uri = choose_uri(tracking_uri, output)
+    refuse_moved_database(uri, {directory.name for directory in directories})
     done: list[Delivery] = []
     problems: list[str] = []
     failures: dict[str, str] = {}
@@ -108,8 +111,8 @@ def _answers(uri: str) -> bool:
     """Say whether a store that has failed for one experiment answers at all."""
     try:
         count_experiments(uri)
-    except (ConnectionError, StoreMovedError):
-        return False
+    except ConnectionError as error:
+        return isinstance(error, RefusedError)
     return True
 
 

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from orchestrator.environment import set_for_mlflow
 from orchestrator.text.addresses import database_address, database_of, without_password
-from orchestrator.tracking.failures import Failure, failure_of, store_failures
+from orchestrator.tracking.failures import Failure, RefusedError, failure_of, store_failures
 from trainables.files import alone
 
 TIMEOUT = "MLFLOW_HTTP_REQUEST_TIMEOUT"
@@ -31,11 +31,11 @@ ARTIFACTS = "artifacts"
 """Folder of all artifacts beside the database."""
 
 
-class ExperimentDeletedError(ConnectionError):
+class ExperimentDeletedError(RefusedError):
     """The experiment was deleted in MLflow's pages; until it is restored, it accepts no runs."""
 
 
-class StoreMovedError(ConnectionError):
+class StoreMovedError(RefusedError):
     """The database keeps the files of runs in another folder, from which its folder was moved or copied."""
 
 
@@ -118,7 +118,7 @@ class StoreFailedError(ConnectionError):
         self.failure = failure
 
 
-class DeliveryBusyError(ConnectionError):
+class DeliveryBusyError(RefusedError):
     """Another process delivers the same experiment to the same store."""
 
 

@@ -17,13 +17,20 @@ from trainables.extras import missing_modules
 
 
 class Failure(NamedTuple):
-    """Why a store fails, and what helps; both without passwords and without a full stop."""
+    """Why a store fails, and what helps; both without passwords and without a full stop.
+
+    ``remedy`` is empty where the reason says what helps, or where nothing has to be done.
+    """
 
     reason: str
     remedy: str
 
     def __str__(self) -> str:
-        return f"{self.reason}; {self.remedy}"
+        return f"{self.reason}; {self.remedy}" if self.remedy else self.reason
+
+
+class RefusedError(ConnectionError):
+    """We refuse to use a store that answers; what helps is in the message, or whoever catches the error says it."""
 
 
 def store_failures() -> tuple[type[Exception], ...]:
@@ -130,6 +137,9 @@ KINDS = (
 def failure_of(error: Exception, uri: str) -> Failure:
     """Return why a store fails, from an error of ``store_failures``; the last lines say what its libraries say."""
     said = first_line(error)
+    if isinstance(error, RefusedError):
+        # Its text has names that a user chose, which an expression below may match.
+        return Failure(said, "")
     if schema := _SCHEMA.search(str(error)):
         return _of_schema(schema[1], uri)
     for expression, reason, remedy in KINDS:

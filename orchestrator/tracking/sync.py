@@ -1,7 +1,8 @@
 """Delivers the journal of an experiment to a store after the experiment's process has ended, and compares the two."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,15 +11,18 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_expo
 from orchestrator.journal.directory import read_history
 from orchestrator.journal.history import History
 from orchestrator.journal.lock import find_holder
-from orchestrator.text.addresses import without_password
+from orchestrator.text.addresses import database_of, without_password
 from orchestrator.tracking import connection
 from orchestrator.tracking.address import sync_command
 from orchestrator.tracking.connection import (
     DeliveryBusyError,
     ExperimentDeletedError,
+    StoreFailedError,
     StoreMovedError,
+    asking,
     find_experiment,
     missing_database,
+    refuse_moved,
     take_turn,
 )
 from orchestrator.tracking.failures import failure_of, store_failures
@@ -85,6 +89,25 @@ class Delivery:
 
 class DeletedError(DeliveryError):
     """The experiment was deleted in MLflow's pages, and its restoration was not asked for."""
+
+
+def refuse_moved_database(uri: str, names: Collection[str]) -> None:
+    """Refuse a database whose folder was moved or copied, before experiments of some names are delivered to it.
+
+    A store that does not answer is left to ``deliver``, which says why.
+
+    Raises:
+        DeliveryError: If the database keeps files of its experiments in the folder from which it comes.
+    """
+    if database_of(uri) is None or missing_database(uri) is not None:
+        return
+    try:
+        with suppress(StoreFailedError), asking(uri) as client:
+            for experiment in client.search_experiments():
+                # Files at neither place matter to what is delivered alone.
+                refuse_moved(client, experiment, is_writing=experiment.name in names)
+    except StoreMovedError as error:
+        raise DeliveryError(str(error)) from None
 
 
 def deliver(

@@ -27,8 +27,8 @@ from orchestrator.journal.journal import JournalError, JournalReader
 from orchestrator.journal.records import TrialCreated, TrialRecord, TrialStarted
 from orchestrator.text.values import count_text
 from orchestrator.tracking.address import sync_command
-from orchestrator.tracking.connection import DeliveryBusyError, take_turn
-from orchestrator.tracking.failures import failure_of, first_line, store_failures
+from orchestrator.tracking.connection import take_turn
+from orchestrator.tracking.failures import failure_of, store_failures
 from orchestrator.tracking.store import Store
 from trainables.extras import is_installed
 from trainables.files import parse_state
@@ -203,7 +203,7 @@ class Tracker:
             except failures as error:
                 # The store may have carried out a request whose answer was lost. A new ``Store`` reads it again.
                 self._store = None
-                self.problem, pause = self._reason_of(error), min(LONGEST_PAUSE, 2 * pause)
+                self.problem, pause = str(failure_of(error, self._uri)), min(LONGEST_PAUSE, 2 * pause)
             if deadline is None:
                 self._is_closing.wait(pause)
             elif self.problem is None or time.monotonic() > deadline:
@@ -211,10 +211,6 @@ class Tracker:
                 return
             else:
                 time.sleep(PAUSE)
-
-    def _reason_of(self, error: Exception) -> str:
-        """Return why the store fails, and what helps; a delivery by another process needs no help."""
-        return first_line(error) if isinstance(error, DeliveryBusyError) else str(failure_of(error, self._uri))
 
     def _read(self) -> None:
         """Take the new records of the journal into account; of a damaged journal, the records before the damage."""

@@ -9,6 +9,7 @@ from mlflow.exceptions import MlflowException
 
 from orchestrator.doctor.machine import check_store
 from orchestrator.tracking.address import default_uri
+from orchestrator.tracking.connection import DeliveryBusyError, ExperimentDeletedError, StoreMovedError
 from orchestrator.tracking.failures import KINDS, failure_of
 from orchestrator.tracking.sync import DeliveryError, deliver
 from tests.support.experiments import add_trial, begun
@@ -53,6 +54,12 @@ def test_an_unknown_failure_is_quoted() -> None:
     failure = failure_of(ConnectionRefusedError(111, "Connection refused"), "http://host:5000")
     assert failure.reason == "[Errno 111] Connection refused"
     assert failure.remedy.startswith("start the server")
+
+
+@pytest.mark.parametrize("refused", [ExperimentDeletedError, StoreMovedError, DeliveryBusyError])
+def test_what_we_refuse_ourselves_keeps_its_words(refused: type[Exception]) -> None:
+    said = "the experiment 404 was deleted in MLflow's pages"
+    assert str(failure_of(refused(said), "http://host:5000")) == said
 
 
 @pytest.mark.parametrize(

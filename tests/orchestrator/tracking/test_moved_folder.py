@@ -109,10 +109,11 @@ def test_a_search_in_a_moved_folder_goes_on_and_says_what_mlflow_misses(runs: Pa
     before = content(there)
     problem = undelivered(there)
     assert f"keeps its files in {runs}" in problem and f"`orchestrator sync --output {there}`" in problem
+    assert "start the server" not in problem
     card = there / "tiny" / CHAMPIONS / "pets" / CARD
     card.write_text(card.read_text().replace("20.0", "21.0"))
     _, (problem,) = registry.register_all(default_uri(there), there / "tiny")
-    assert f"keeps its files in {runs}" in problem
+    assert f"keeps its files in {runs}" in problem and "start the server" not in problem
     assert content(there) == before and not runs.exists()
 
 
@@ -130,7 +131,8 @@ def test_what_looks_like_a_move_and_is_none(runs: Path, cli: CommandLine) -> Non
     shutil.copytree(runs, broken)
     (broken / "mlflow.db").write_bytes(b"no database" * 100)
     said = cli.refuses("retrieve", "a dog", "--dataset", "pets", "--output", broken)
-    assert "icr-pets cannot be fetched: (sqlite3.DatabaseError) file is not a database" in said
+    assert "icr-pets cannot be fetched: the database is damaged (" in said
+    assert "(sqlite3.DatabaseError) file is not a database); rename its file" in said
 
 
 def test_a_database_elsewhere_is_used_again_before_the_first_file_is_there(runs: Path, tmp_path: Path) -> None:
