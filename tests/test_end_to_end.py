@@ -119,7 +119,7 @@ def test_a_search_whose_driver_is_killed_resumes_to_the_same_winner(undisturbed:
     assert not (folder / "scenes-smoke" / "summary.json").exists()
     resumed = run(folder, "resume", "scenes-smoke")
     assert resumed.returncode == 0, resumed.stderr
-    known = ("params", "best_epoch", "val", "test")
+    known = ("parameters", "best_epoch", "val", "test")
     winner, expected = (summary_of(output)["winners"]["scenes"] for output in (folder, undisturbed))
     assert {name: winner[name] for name in known} == {name: expected[name] for name in known}
     assert_recorded_once(folder, "scenes-smoke")

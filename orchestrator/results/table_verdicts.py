@@ -199,8 +199,7 @@ class _Dataset:
     def _basis(self, pair: Pair) -> str:
         counts = sorted({_count(self._by_label[side]) for side in (pair.first, pair.second)})
         noun = "search" if pair.comparison.unit is Repeated.SEARCH else "run"
-        runs = count_text(counts[0], noun) if len(counts) == 1 else f"{counts[0]} and {counts[-1]} {noun}s"
-        runs = runs.replace("searchs", "searches")
+        runs = " and ".join([*(f"{count:,}" for count in counts[:-1]), count_text(counts[-1], noun)])
         return runs if pair.comparison.images is None else f"{runs} × {pair.comparison.images:,} queries"
 
     def _lone(self) -> list[str]:

@@ -128,12 +128,14 @@ def clock_text(seconds: float) -> str:
 
 
 def count_text(count: int, noun: str) -> str:
-    """Return a count with its noun: ``1 trial``, ``12 trials``, ``3 studies``."""
+    """Return a count with its noun: ``1 trial``, ``12 trials``, ``3 studies``, ``2 searches``, ``4 epochs``."""
     if count == 1:
         return f"1 {noun}"
     if noun.endswith("y"):
         return f"{count:,} {noun[:-1]}ies"
-    return f"{count:,} {noun}{'es' if noun.endswith(('s', 'ch')) else 's'}"
+    # The "ch" of an epoch is spoken as a k.
+    hisses = noun.endswith(("s", "ch")) and not noun.endswith("epoch")
+    return f"{count:,} {noun}{'es' if hisses else 's'}"
 
 
 SYMBOLS = symbols()
