@@ -78,7 +78,6 @@ def test_a_table_is_judged_without_torch_and_engines_and_what_needs_torch_says_s
 def test_every_extra_is_named_as_in_pyproject() -> None:
     modules = {
         "Flask-WTF": "flask_wtf",
-        "open-clip-torch": "open_clip",
         "psycopg2-binary": "psycopg2",
         "scikit-learn": "sklearn",
         "sentence-transformers": "sentence_transformers",
@@ -87,6 +86,6 @@ def test_every_extra_is_named_as_in_pyproject() -> None:
     for extra, listed in EXTRAS.items():
         beside = {requirement.name for requirement in asked(extra)} - core
         assert set(listed) == {modules.get(name, name) for name in beside}
-    left_out = {"wandb", "sentences", "datasets", "encoders", "lora", "parse", "video", "mcp"}
+    left_out = {"wandb", "sentences", "datasets", "parse", "mcp"}
     brought = {one.name for extra in EXTRAS.keys() - left_out for one in asked(extra)}
     assert {one.name for one in asked("all")} - core == brought - core
