@@ -25,6 +25,8 @@ root_doc = "README"
 include_patterns = [
     "README.md",
     "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
     "docs/*.md",
     "docs/evidence/*.md",
     "docs/reference/*.md",

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support import light_core
-from tests.support.installed import ROOT, asked, make_environment
+from tests.support.installed import ROOT, asked, closure, link, make_environment
 from trainables.extras import EXTRAS
 
 BEGUN = ROOT / "tests" / "fixtures" / "begun_search"
@@ -46,6 +46,8 @@ def check(found: dict[str, Any]) -> None:
 @pytest.mark.proof
 def test_the_core_keeps_its_promises_in_an_environment_of_its_own(tmp_path: Path) -> None:
     python = make_environment(tmp_path / "environment", "train")
+    # The scenes that the program trains on are in COCO's form.
+    link(closure(asked("coco")).values(), tmp_path / "environment")
     listed = [Path(sys.executable).parent / "uv", "pip", "list", "--format", "json", "--python", python]
     packages = {one["name"] for one in json.loads(subprocess.run(listed, capture_output=True, check=True).stdout)}
     assert {"icr-orchestrator", "torch"} <= packages
