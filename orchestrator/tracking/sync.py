@@ -98,7 +98,9 @@ def refuse_moved_database(uri: str, names: Collection[str]) -> None:
 
     Raises:
         DeliveryError: If the database keeps files of its experiments in the folder from which it comes.
+        MissingExtraError: If MLflow is not installed.
     """
+    require("tracking", "`orchestrator sync`")
     if database_of(uri) is None or missing_database(uri) is not None:
         return
     try:
