@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from orchestrator.commands.evaluate_files import FilesRequest, cut_files, evaluate_files, is_of_files
-from orchestrator.commands.options import Checkpoint, DataRoot, Device, Json, Plugins
+from orchestrator.commands.options import Checkpoint, DataRoot, Device, Form, Json, Plugins
 from orchestrator.experiment.plugins import load_plugins
 from orchestrator.text.terminal import make_console, make_table, say
 from orchestrator.text.values import value_text
@@ -123,9 +123,7 @@ def evaluate(
             metavar="FOLDER", help="Write the split's captions for an encoder, whole and cut, and evaluate nothing."
         ),
     ] = None,
-    form: Annotated[
-        str, typer.Option("--format", help="Of files: table, json, csv, markdown, latex or html.")
-    ] = "table",
+    form: Form = "table",
     data_root: DataRoot = Path("data"),
     device: Device = "auto",
     plugins: Plugins = None,

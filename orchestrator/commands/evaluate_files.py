@@ -1,6 +1,5 @@
 """``orchestrator evaluate`` of files: embeddings or similarities of any model, of one or of two, and choices."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +17,7 @@ from orchestrator.results.retrieval import (
 )
 from orchestrator.text.terminal import path_text, say
 from orchestrator.text.wording import listed
-from orchestrator.views.forms import render
-from orchestrator.views.terminal import show
+from orchestrator.views.forms import print_answers
 from orchestrator.workload.vectors import RankedFiles, rank_files, read_choices, write_captions
 from trainables.data.dataset import Split, load_dataset
 from trainables.errors import ConfigError
@@ -75,14 +73,8 @@ def evaluate_files(request: FilesRequest) -> None:
     """Print the answers about files of one model or two."""
     require("report", "`orchestrator evaluate` of files", "scipy")
     answers = _choices(request) if request.choices else _retrieval(request)
-    if not answers:
-        return
-    if request.form == "table":
-        show(answers)
-    elif request.form == "json":
-        print(json.dumps({"answers": [answer.to_dict() for answer in answers]}, allow_nan=False))
-    else:
-        say(render(answers, request.form).rstrip("\n"))
+    if answers:
+        print_answers(answers, request.form)
 
 
 def _choices(request: FilesRequest) -> list[Answer]:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from orchestrator.commands.judge_table import TableRequest, is_of_tables, judge_tables
-from orchestrator.commands.options import DataRoot, Json, Output
+from orchestrator.commands.options import DataRoot, Form, Json, Output
 from orchestrator.results.table_verdicts import Circumstances
 from trainables.errors import ConfigError
 
@@ -77,9 +77,7 @@ def judge(
     ignore_missing: Annotated[
         bool, typer.Option("--ignore-missing", help="Of tables: leave out runs without a value.")
     ] = False,
-    form: Annotated[
-        str, typer.Option("--format", help="Of tables: table, json, csv, markdown, latex or html.")
-    ] = "table",
+    form: Form = "table",
     data_root: DataRoot = Path("data"),
     output: Output = Path("runs"),
     as_json: Json = False,
@@ -89,20 +87,13 @@ def judge(
     The columns of a table are guessed by their names and shown before the answer; options name them. The confirmed
     candidates of an experiment are compared by another test or with a model from elsewhere.
     """
+    form = "json" if as_json else form
+    columns = {"metric": metric, "seed": seed, "search": search, "split": split_column, "query": query, "step": step}
     if is_of_tables(places):
         if lower_is_better and higher_is_better:
             raise ConfigError("give one of --lower-is-better and --higher-is-better")
         lower = True if lower_is_better else False if higher_is_better else None
-        roles = {
-            "candidate": ",".join(candidate or []),
-            "metric": metric,
-            "dataset": dataset,
-            "seed": seed,
-            "search": search,
-            "split": split_column,
-            "query": query,
-            "step": step,
-        }
+        roles = {"candidate": ",".join(candidate or []), "dataset": dataset, **columns}
         about = Circumstances(
             "",
             baseline=baseline,
@@ -112,8 +103,11 @@ def judge(
             ignore_missing=ignore_missing,
             over_queries=verdict != "seeds",
         )
-        judge_tables(TableRequest(places, roles, about, lower, split, percent, runs, "json" if as_json else form))
+        judge_tables(TableRequest(places, roles, about, lower, split, percent, runs, form))
         return
+    further = (split, baseline, lower_is_better, higher_is_better, percent, runs, chosen, settings, looks)
+    if any((*columns.values(), *further, ignore_missing)):
+        raise ConfigError(f"{places[0]}: an experiment takes no option of tables; tables are files such as results.csv")
     from orchestrator.commands.judge_experiment import judge_experiment
 
     judge_experiment(
@@ -123,5 +117,5 @@ def judge(
         dataset=dataset,
         data_root=data_root,
         output=output,
-        as_json=as_json,
+        form=form,
     )

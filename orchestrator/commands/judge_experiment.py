@@ -12,7 +12,7 @@ from orchestrator.results.confirmation import confirmations
 from orchestrator.results.questions import answer_questions
 from orchestrator.results.tables import RETRIEVAL_LAYOUT, layout_table, rows_of_verdict
 from orchestrator.results.verdict import DatasetVerdict, deprecated_verdict
-from orchestrator.views.terminal import show
+from orchestrator.views.forms import print_answers
 from orchestrator.workload.evaluation import read_outside_run
 from trainables.errors import ConfigError
 
@@ -27,7 +27,7 @@ def judge_experiment(
     dataset: str | None,
     data_root: Path,
     output: Path,
-    as_json: bool,
+    form: str,
 ) -> None:
     """Print the verdict of an experiment by a rule, with models from elsewhere; for the arguments see ``judge``."""
     folders = _folders(candidate)
@@ -41,12 +41,12 @@ def judge_experiment(
         for label, paths in folders.items()
     ]
     dataset_verdict = confirmation.judge(rule=verdict, outside=added)
-    if as_json:
+    if form == "json":
         answers = [answer.to_dict() for answer in _answers(dataset_verdict)]
         said = {**deprecated_verdict(dataset_verdict), **dataset_verdict.to_dict(), "answers": answers}
         print(json.dumps(said, indent=2, allow_nan=False))
     else:
-        show(_answers(dataset_verdict))
+        print_answers(_answers(dataset_verdict), form)
 
 
 def _folders(texts: Sequence[str]) -> dict[str, list[Path]]:

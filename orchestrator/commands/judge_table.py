@@ -1,20 +1,17 @@
 """``orchestrator judge`` of tables: results of any program, from files or from stores of MLflow and Optuna."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.judging.columns import Columns, find_columns
+from orchestrator.judging.columns import Columns, find_columns, is_lower_better
 from orchestrator.judging.records import MLFLOW, OPTUNA, SUFFIXES, pivoted, read_records
 from orchestrator.judging.runs import ARRAYS, Judged, runs_of_arrays, runs_of_table
 from orchestrator.results.answer import Answer, Column, table_of
 from orchestrator.results.table_verdicts import Circumstances, dataset_answer, over_datasets, turned_values
-from orchestrator.text.terminal import say
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import listed
-from orchestrator.views.forms import render
-from orchestrator.views.terminal import show
+from orchestrator.views.forms import print_answers
 from trainables.errors import ConfigError
 from trainables.extras import require
 
@@ -51,20 +48,18 @@ def judge_tables(request: TableRequest) -> None:
     """Print what was read, and the answer of each dataset."""
     require("judge", "`orchestrator judge`", "scipy")
     answers = _of_arrays(request) if all(place.endswith(ARRAYS) for place in request.places) else _of_tables(request)
-    if request.form == "table":
-        show(answers)
-    elif request.form == "json":
-        print(json.dumps({"answers": [answer.to_dict() for answer in answers]}, indent=2, allow_nan=False))
-    else:
-        say(render(answers, request.form).rstrip("\n"))
+    print_answers(answers, request.form)
 
 
 def _of_arrays(request: TableRequest) -> list[Answer]:
     metric = request.roles.get("metric") or "rsum"
     judged = runs_of_arrays(request.places, metric)
-    lower = bool(request.lower)
+    lower = is_lower_better(metric) if request.lower is None else request.lower
+    about = replace(request.about, metric=metric, lower_is_better=lower)
+    _check_baseline(judged, about.baseline)
     said = f"{count_text(len(request.places), 'file')} with values of {judged[0].queries:,} queries."
-    return [_read_answer(said, [], ()), *_answers(judged, replace(request.about, metric=metric, lower_is_better=lower))]
+    how = "named" if request.roles.get("metric") else "guessed"
+    return [_read_answer(said, [("metric", _directed(metric, lower), how)], ()), *_answers(judged, about)]
 
 
 def _of_tables(request: TableRequest) -> list[Answer]:
@@ -84,7 +79,7 @@ def _answers(judged: Sequence[Judged], about: Circumstances) -> list[Answer]:
     for one in judged:
         candidates = [turned_values(runs) if about.lower_is_better else runs for runs in one.candidates]
         answers[one.dataset] = dataset_answer(one.dataset, candidates, about)
-    return [*answers.values(), *([over_datasets(answers)] if len(answers) > 1 else [])]
+    return [*answers.values(), *([over_datasets(answers, about.baseline)] if len(answers) > 1 else [])]
 
 
 def _check_baseline(judged: Sequence[Judged], baseline: str | None) -> None:
@@ -103,13 +98,17 @@ def _roles(columns: Columns) -> list[tuple[str, str, str]]:
     """Return role, column, and whether it was named or guessed."""
     names = {
         "candidate": "each column of numbers" if columns.is_wide else ", ".join(columns.candidate),
-        "metric": f"{columns.metric} ({'lower' if columns.lower_is_better else 'higher'} is better)",
+        "metric": _directed(columns.metric, columns.lower_is_better),
         **{
             role: getattr(columns, role) or ""
             for role in ("dataset", "seed", "search", "split", "query", "step", "state", "deviation", "runs")
         },
     }
     return [(role, name, "named" if role in columns.named else "guessed") for role, name in names.items() if name]
+
+
+def _directed(metric: str, lower_is_better: bool) -> str:
+    return f"{metric} ({'lower' if lower_is_better else 'higher'} is better)"
 
 
 def _notes(columns: Columns, judged: Sequence[Judged]) -> list[str]:

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -57,6 +57,9 @@ Storage = Annotated[
     ),
 ]
 Device = Annotated[str, typer.Option(help="auto (a GPU where there is one), cpu, cuda or cuda:N.")]
+Form = Annotated[
+    Literal["table", "json", "csv", "markdown", "latex", "html"], typer.Option("--format", help="Form of the answers.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 Output = Annotated[Path, typer.Option(envvar="ORCHESTRATOR_OUTPUT", help="Folder under which everything is written.")]
 Overrides = Annotated[

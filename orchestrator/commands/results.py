@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from orchestrator.commands.options import DataRoot, Device, ExperimentNames, Json, Output, TrackingUri
+from orchestrator.commands.options import DataRoot, Device, ExperimentNames, Form, Json, Output, TrackingUri
 from orchestrator.journal.directory import find_directories, read_history
 from orchestrator.report.experiment_report import report_experiments
 from orchestrator.results.answer import Answer
@@ -20,16 +20,14 @@ from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import say
 from orchestrator.tracking.address import HOST, PORT, choose_uri, is_server, store_command
 from orchestrator.tracking.view import comparison_page
-from orchestrator.views.forms import render
+from orchestrator.views.forms import print_answers
 from orchestrator.views.terminal import show
 from trainables.extras import require
 
 
 def summarise(
     experiments: ExperimentNames,
-    form: Annotated[
-        str, typer.Option("--format", help="Form of the output: table, json, csv, markdown, latex or html.")
-    ] = "table",
+    form: Form = "table",
     with_published: Annotated[
         bool, typer.Option(help="Add published rows of the same models, with their sources.")
     ] = False,
@@ -54,10 +52,7 @@ def summarise(
     # All tables have the column rsum.
     meaning = f"{measure_of('rsum', results)}."
     answers[:1] = [replace(answer, notes=(*answer.notes, meaning)) for answer in answers[:1]]
-    if form == "table":
-        show(answers)
-    else:
-        say(render(answers, form).rstrip("\n"))
+    print_answers(answers, form)
 
 
 def to_dict(results: Sequence[Summary], tables: Sequence[Answer]) -> dict[str, Any]:

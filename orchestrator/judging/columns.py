@@ -120,11 +120,20 @@ def find_columns(records: Sequence[Record], **named: str | None) -> Columns:
     metric = wanted.get("metric") or next(iter(metrics), None)
     if metric is None:
         raise ConfigError(f"no column of numbers is a metric; --metric must name one of {', '.join(names)}")
-    lower = bool(LOWER.search(metric.lower()))
     deviations = [name for name in numbers if DEVIATION.search(name.lower()) and DEVIATION.sub("", name) == metric]
     found = replace(found, deviation=next(iter(deviations), None))
     others = tuple(name for name in metrics if name != metric)
-    return replace(found, metric=metric, lower_is_better=lower, others=others)
+    return replace(found, metric=metric, lower_is_better=is_lower_better(metric), others=others)
+
+
+def is_lower_better(metric: str) -> bool:
+    """Return whether smaller values of a metric are better, by its name.
+
+    Example:
+        >>> is_lower_better("test_loss"), is_lower_better("rsum")
+        (True, False)
+    """
+    return bool(LOWER.search(metric.lower()))
 
 
 def _last_part(name: str) -> str:

@@ -69,6 +69,8 @@ def runs_of_table(
         groups: dict[str, list[Record]] = defaultdict(list)
         for row in of_dataset:
             groups[name_of(row, "" if columns.is_wide else ",".join(columns.candidate))].append(row)
+        if columns.query is not None:
+            _refuse_other_queries(groups, columns)
         if columns.deviation and (count is not None or columns.runs):
             candidates = [_of_means(name, group, columns, count) for name, group in groups.items()]
         else:
@@ -133,9 +135,26 @@ def _long(rows: Sequence[Record], columns: Columns) -> list[Record]:
     return list(last.values())
 
 
+def _value(row: Record, columns: Columns) -> Cell:
+    return row.get(VALUE if columns.is_wide else columns.metric)
+
+
+def _refuse_other_queries(groups: Mapping[str, Sequence[Record]], columns: Columns) -> None:
+    """Refuse candidates with values of different queries, of which no pair belongs together."""
+    queries = {
+        name: {str(row.get(columns.query or "")) for row in rows if _value(row, columns) is not None}
+        for name, rows in groups.items()
+    }
+    of_any = set().union(*queries.values())
+    for name, known in queries.items():
+        if known and (lacking := of_any - known):
+            raise ConfigError(
+                f"{name}: has no value of query {min(lacking)}; the candidates must have values of the same queries"
+            )
+
+
 def _of_runs(name: str, rows: Sequence[Record], columns: Columns) -> Runs:
     """Return a candidate whose rows are runs, or queries of runs."""
-    metric = VALUE if columns.is_wide else columns.metric
     values: dict[RunId, dict[str, float]] = {}
     missing: dict[RunId, str] = {}
     queries: dict[RunId, dict[str, float]] = defaultdict(dict)
@@ -146,7 +165,7 @@ def _of_runs(name: str, rows: Sequence[Record], columns: Columns) -> Runs:
             raise ConfigError(f"{name}: a seed must be a number, got {seed!r}; --seed names another column")
         search = searches.setdefault(row.get(columns.search), len(searches)) if columns.search else 0
         run = RunId(search, int(seed))
-        value, state = row.get(metric), str(row.get(columns.state) or "").lower() if columns.state else ""
+        value, state = _value(row, columns), str(row.get(columns.state) or "").lower() if columns.state else ""
         if isinstance(value, str):
             raise ConfigError(f"{name}: {columns.metric} must be a number, got {value!r}")
         if state and state not in FINISHED:
@@ -154,16 +173,23 @@ def _of_runs(name: str, rows: Sequence[Record], columns: Columns) -> Runs:
         elif value is None:
             missing[run] = "no value"
         elif columns.query is not None:
-            queries[run][str(row.get(columns.query))] = value
+            query = str(row.get(columns.query))
+            if query in queries[run]:
+                where = f"{name}, seed {run.seed}"
+                raise ConfigError(
+                    f"{where}: has several values of query {query}; --seed or --search must separate them"
+                )
+            queries[run][query] = value
         elif run in values:
             raise ConfigError(
                 f"{name}, seed {run.seed}: has several rows; --seed, --search or --dataset must separate them"
             )
         else:
             values[run] = {VALUE: value}
-    if columns.query is None:
-        return Runs(name, values, missing={run: why for run, why in missing.items() if run not in values})
-    return _of_queries(name, queries)
+    found = Runs(name, values) if columns.query is None else _of_queries(name, queries)
+    lost = {run: why for run, why in missing.items() if run not in found.values}
+    # One run that is left of several is no model without seeds.
+    return replace(found, missing=lost, has_seeds=found.has_seeds or bool(lost))
 
 
 def _of_queries(name: str, queries: Mapping[RunId, Mapping[str, float]]) -> Runs:

@@ -15,6 +15,10 @@ TEXT = "text"
 """Unit of a column of texts."""
 
 
+TAKEN_BACK = ", taken back"
+"""End of a word that is taken back."""
+
+
 @dataclass(frozen=True)
 class Quantity:
     """A measured number.
@@ -116,8 +120,8 @@ class Answer:
 
     @property
     def badge(self) -> str:
-        """The word of the headline, which says where it is taken back."""
-        return f"{self.verdict}, taken back" if self.verdict and self.taken_back else self.verdict
+        """The word of the headline, which says where it is taken back; the word alone colours no page then."""
+        return f"{self.verdict}{TAKEN_BACK}" if self.verdict and self.taken_back else self.verdict
 
     @property
     def sentences(self) -> list[str]:

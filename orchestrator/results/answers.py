@@ -368,6 +368,8 @@ def over_datasets(summary: Summary) -> list[Answer]:
 def _winners(summary: Summary) -> Answer:
     metric = summary.history.metric
     several = len({trial.config.loss for trial in summary.history.trials.values()}) > 1
+    of_losses = several and summary.history.experiment.repeats > 1
+    others = "other losses" if of_losses else "settings of other losses"
     columns = [
         Column("dataset", "dataset"),
         Column("candidate", "candidate", hidden=True),
@@ -376,7 +378,7 @@ def _winners(summary: Summary) -> Answer:
         Column("setting", "setting"),
         Column("value", f"best {metric_words(metric)}", unit=metric),
         Column("result", "mean", unit=metric, shows="both"),
-        Column("lead", "lead over other losses", unit=metric, signed=True, shows="both"),
+        Column("lead", f"lead over {others}", unit=metric, signed=True, shows="both"),
         Column("verdict", "verdict"),
     ]
     rows: list[Sequence[Cell]] = []
@@ -394,14 +396,16 @@ def _winners(summary: Summary) -> Answer:
         lead = None if difference is None else Quantity(difference, None, numbers.get("low"), numbers.get("high"))
         name, setting = printed(winner.loss), setting_text(winner.parameters) or "default"
         about = (printed(dataset), winner.label, winner.loss, name, setting, None)
-        rows.append((*about, winner.quantity(verdict.metric), lead, answer.verdict))
+        rows.append((*about, winner.quantity(verdict.metric), lead, answer.badge))
         place = printed(dataset) + ("" if answer.badge == "better" else f" ({answer.badge})")
         back += [f"{printed(dataset)}: {sentence}" for sentence in answer.taken_back]
-        brief = setting_text(winner.parameters, most=BRIEF)
-        said.setdefault(name if several or not brief else brief, []).append(place)
+        # After a single search of each loss a setting has won, and not its loss.
+        brief = setting_text(winner.parameters, most=1 if several else BRIEF)
+        at_setting = f"{name} at {brief}" if several and brief else brief or name
+        said.setdefault(name if of_losses else at_setting, []).append(place)
     winners = [f"{name} on {listed(places)}" for name, places in said.items()]
     headline = f"Winners: {'; '.join(winners)}." if winners else "No dataset has been confirmed yet."
-    question = f"Which {'loss' if several else 'setting'} wins on each dataset?"
+    question = f"Which {'loss' if of_losses else 'setting'} wins on each dataset?"
     return Answer(WINNERS, "", question, headline, table=table_of(columns, rows), taken_back=tuple(back))
 
 

@@ -108,7 +108,7 @@ class _Questions:
         self._names[WHICH_LOSS] = {**second, self._winner.label: said[self._winner.label]}
         answer = self._answer(WHICH_LOSS, question, conclusion, closest, every)
         notes = (*self._notes(conclusion, shown, said), *self._another_search(closest), *self._limits(closest))
-        return replace(answer, key=key, table=self._table([self._winner, *shown], names), notes=notes)
+        return replace(answer, key=key, table=self._table([self._winner, *shown]), notes=notes)
 
     def _at_setting(self, candidate: Runs) -> str:
         """Return a candidate's loss at the first parameter of its setting, short enough for a sentence."""
@@ -142,7 +142,7 @@ class _Questions:
         every, closest = self._every(f"setting of {of_loss}", others), self._closest(conclusion, others)
         return replace(
             self._answer(WHICH_COEFFICIENTS, f"Which coefficients of {of_loss}?", conclusion, closest, every),
-            table=self._table(group, self._setting_names(group, None)),
+            table=self._table(group),
             notes=(*self._notes(conclusion, others, names), *(() if has_other_losses else self._limits(closest))),
         )
 
@@ -307,15 +307,17 @@ class _Questions:
             yield f"The test varies the {self._winner.unit.plural} alone, on these test images."
         yield from (f"{text[:1].upper()}{text[1:].rstrip('.')}." for text in self._verdict.warnings)
 
-    def _table(self, candidates: Sequence[Runs], names: Mapping[str, str]) -> Table:
-        metric = self._verdict.metric
-        names_losses = len({configuration.kind for configuration in candidates}) > 1
+    def _table(self, candidates: Sequence[Runs]) -> Table:
+        metric, kinds = self._verdict.metric, {candidate.kind for candidate in candidates}
+        names_losses = len(kinds) > 1
+        names = {candidate.label: self._loss_name(candidate) for candidate in candidates}
+        names = names if names_losses else self._setting_names(candidates, None)
         columns = [
             Column("candidate", "candidate", hidden=True),
             Column("model", "model", hidden=True),
             Column("loss", "loss", hidden=True),
             Column("name", "loss" if names_losses else "setting"),
-            Column("setting", "best setting"),
+            Column("setting", "best setting" if len(kinds) == len(candidates) else "setting"),
             Column("seeds", self._winner.unit.plural, unit="count"),
             Column("result", "mean ± sd", unit=metric, shows="apart"),
             Column("difference", "against the winner", unit=metric, signed=True, shows="both"),

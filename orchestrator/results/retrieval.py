@@ -15,10 +15,10 @@ import numpy as np
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table, table_of
 from orchestrator.results.comparison import Comparison, compare
 from orchestrator.results.judged import judged_image_values
-from orchestrator.results.pair_words import Unit, pair_sentence
 from orchestrator.results.question import Question
 from orchestrator.results.runs import RunId, Runs
 from orchestrator.results.statistics import Sample, t_interval
+from orchestrator.results.table_verdicts import MetricForm, pair_sentence
 from orchestrator.results.verdict import LEVEL
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import decimals_of, interval_text, metric_words, number_text
@@ -85,7 +85,7 @@ def metrics_answers(dataset: str, first: Retrieved, second: Retrieved | None, me
         low, high = pair.interval or (None, None)
         numbers = {"difference": pair.difference, "low": low, "high": high, "p": pair.p}
         question = f"{title}: is {first.label} better than {second.label}?"
-        headline = pair_sentence(pair, Unit(metric), images)
+        headline = pair_sentence(pair, MetricForm(metric), images)
         answer = Answer("retrieval", dataset, question, headline, str(pair.verdict), second.label, numbers, tables[0])
     return [answer, *(Answer("precisions", dataset, f"{title}: precisions", "", table=table) for table in tables[1:])]
 

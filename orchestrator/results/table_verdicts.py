@@ -15,6 +15,7 @@ How a candidate was chosen, how often test was opened and whether a search was r
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -23,14 +24,12 @@ import numpy as np
 
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, table_of
 from orchestrator.results.comparison import Comparison, compare
-from orchestrator.results.pair_words import Unit, pair_sentence
 from orchestrator.results.question import P, Pair, Question, Verdict, conclude, holm_adjusted, only_worse
-from orchestrator.results.runs import Runs
-from orchestrator.results.runs import Unit as Repeated
-from orchestrator.results.statistics import has_spread, two_sided
-from orchestrator.results.verdict import LEVEL
+from orchestrator.results.runs import Runs, Unit
+from orchestrator.results.statistics import Interval, has_spread, two_sided
+from orchestrator.results.verdict import LEVEL, LEVELS_OF_SEARCHES
 from orchestrator.text.values import count_text
-from orchestrator.text.wording import listed, metric_words, p_equals
+from orchestrator.text.wording import interval_text, listed, metric_words, number_text, p_equals
 
 VALUE = "value"
 """Metric of the runs, larger is better."""
@@ -79,6 +78,58 @@ class Circumstances:
     over_queries: bool = True
 
 
+@dataclass(frozen=True)
+class MetricForm:
+    """How values of a metric are shown.
+
+    Attributes:
+        metric: Name of the metric.
+        decimals: Digits after the point; ``None`` for those of the metric.
+        lower_is_better: Whether candidates hold the metric with the other sign, so that larger values are better.
+    """
+
+    metric: str
+    decimals: int | None = None
+    lower_is_better: bool = False
+
+    def value(self, value: float, *, signed: bool = False) -> str:
+        """Return a value, or with ``signed`` a difference, as it is shown."""
+        return number_text(self.shown(value), self.metric, signed=signed, decimals=self.decimals)
+
+    def shown(self, value: float) -> float:
+        """Return a value with the sign of the metric."""
+        return -value if self.lower_is_better else value
+
+    def ends(self, interval: Interval) -> tuple[float, float]:
+        """Return the ends of an interval with the sign of the metric, the lower end first."""
+        low, high = sorted(map(self.shown, interval))
+        return low, high
+
+    def interval(self, interval: Interval) -> str:
+        """Return an interval as it is shown."""
+        return interval_text(*self.ends(interval), self.metric, decimals=self.decimals)
+
+
+def pair_sentence(pair: Pair, form: MetricForm, basis: str, level: float = LEVEL) -> str:
+    """Return the word on a pair as a sentence; ``basis`` is such as ``5 seeds``, ``level`` that of the question."""
+    words = metric_words(form.metric)
+    evidence = "" if pair.interval is None else f", 95 % CI {form.interval(pair.interval)}"
+    evidence += "" if pair.p is None else f", {p_equals(pair.p)}"
+    signed = form.value(pair.difference, signed=True)
+    if pair.verdict is Verdict.BETTER and not form.lower_is_better:
+        return f"{pair.first} beats {pair.second} by {form.value(pair.difference)} {words}{evidence} ({basis})."
+    if pair.verdict is Verdict.BETTER:
+        return f"{pair.first} beats {pair.second}: {signed} {words}, lower is better{evidence} ({basis})."
+    if pair.verdict is Verdict.WORSE:
+        return f"{pair.first} is worse than {pair.second}: {signed} {words}{evidence} ({basis})."
+    if pair.verdict is Verdict.TIE:
+        if pair.interval is not None and not pair.interval.low <= 0 <= pair.interval.high:
+            evidence += f" at a level of {level:g}"
+        return f"{pair.first} and {pair.second} do not differ significantly: {signed} {words}{evidence} ({basis})."
+    reason = pair.comparison.reason
+    return f"{pair.first} and {pair.second} differ by {signed} {words}, untested{f': {reason}' if reason else ''}."
+
+
 def turned_values(runs: Runs) -> Runs:
     """Return a candidate whose values have the other sign, so that a larger value is better."""
     return replace(
@@ -106,14 +157,19 @@ class _Dataset:
     def __init__(self, dataset: str, candidates: Sequence[Runs], about: Circumstances) -> None:
         self._dataset, self._about = dataset, about
         known = [runs for runs in candidates if runs.values or runs.means]
+        if not about.over_queries:
+            # Over the runs alone, a single run says nothing of another.
+            known = [replace(runs, has_seeds=True) for runs in known]
+        searches = min((runs.searches for runs in known if runs.unit is Unit.SEARCH), default=0)
+        self._level = LEVELS_OF_SEARCHES.get(searches, LEVEL)
         self._empty = [runs for runs in candidates if not (runs.values or runs.means)]
         self._order = sorted(known, key=lambda runs: -runs.mean(VALUE))
-        self._unit = Unit(about.metric, _decimals(self._order), about.lower_is_better)
+        self._form = MetricForm(about.metric, _decimals(self._order), about.lower_is_better)
         self._by_label = {runs.label: runs for runs in self._order}
         baseline = self._by_label.get(about.baseline or "")
         others = [runs for runs in self._order if runs is not baseline]
         sides = [(runs, baseline) for runs in others] if baseline else list(combinations(self._order, 2))
-        pairs = Question(LEVEL, self._family).ask([self._compare(*side) for side in sides])
+        pairs = Question(self._level, self._family).ask([self._compare(*side) for side in sides])
         self._pairs = tuple(self._with_missing(pair) for pair in pairs)
         self._first = baseline or (self._order[0] if self._order else None)
         self._baseline = baseline
@@ -147,15 +203,15 @@ class _Dataset:
         else:
             shown = tuple(pair for pair in self._pairs if pair.first == self._first.label)
         word, deciding, headline = self._headline(shown)
-        low, high = (deciding.interval and self._unit.ends(deciding.interval)) or (None, None)
+        low, high = (deciding.interval and self._form.ends(deciding.interval)) or (None, None)
         test = deciding.comparison.test
         numbers: dict[str, float | int | None] = {
-            "difference": self._unit.shown(deciding.difference),
+            "difference": self._form.shown(deciding.difference),
             "low": low,
             "high": high,
             "p": deciding.p,
             "p_unadjusted": deciding.comparison.p,
-            "smallest_detectable_difference": None if test is None else test.detectable(self._level),
+            "smallest_detectable_difference": None if test is None else test.detectable(self._level_of_pair),
         }
         notes = [*self._lone(), *self._settle(deciding), *self._missing(), *self._odd(), *self._limits(deciding)]
         table = table_of(*self._table(shown))
@@ -164,16 +220,18 @@ class _Dataset:
         )
 
     @property
-    def _level(self) -> float:
+    def _level_of_pair(self) -> float:
         """The level of a single pair, at the largest correction of the family."""
-        return LEVEL / (max(1, len(self._pairs)) * (self._about.looks or 1))
+        return self._level / (max(1, len(self._pairs)) * (self._about.looks or 1))
 
     def _headline(self, shown: Sequence[Pair]) -> tuple[Verdict, Pair, str]:
         """Return the word, the pair that it rests on, and the sentence."""
         if self._baseline is not None:
-            deciding = min(shown, key=lambda pair: (pair.p if pair.p is not None else 2.0, -pair.difference))
+            by_p = sorted(shown, key=lambda pair: (pair.p if pair.p is not None else 2.0, -pair.difference))
+            deciding = by_p[0]
             better = [pair.first for pair in shown if pair.verdict is Verdict.BETTER]
             if len(shown) > 1 and better:
+                deciding = next(pair for pair in by_p if pair.verdict is Verdict.BETTER)
                 count = f"{len(better)} of {len(shown)} candidates beat {self._baseline.label}"
                 return Verdict.BETTER, deciding, f"{count}: {listed(better)}. Surest: {self._sentence(deciding)}"
             return deciding.verdict, deciding, self._sentence(deciding)
@@ -192,13 +250,13 @@ class _Dataset:
     def _sentence(self, pair: Pair) -> str:
         lost = [side for side in (pair.first, pair.second) if self._by_label[side].missing]
         if pair.verdict is Verdict.UNTESTED and lost and not self._about.ignore_missing:
-            signed = self._unit.value(pair.difference, signed=True)
+            signed = self._form.value(pair.difference, signed=True)
             return f"{pair.first} and {pair.second} differ by {signed}, and {listed(lost)} lost a run: no verdict."
-        return pair_sentence(pair, self._unit, self._basis(pair))
+        return pair_sentence(pair, self._form, self._basis(pair), self._level)
 
     def _basis(self, pair: Pair) -> str:
         counts = sorted({_count(self._by_label[side]) for side in (pair.first, pair.second)})
-        noun = "search" if pair.comparison.unit is Repeated.SEARCH else "run"
+        noun = "search" if pair.comparison.unit is Unit.SEARCH else "run"
         runs = " and ".join([*(f"{count:,}" for count in counts[:-1]), count_text(counts[-1], noun)])
         return runs if pair.comparison.images is None else f"{runs} × {pair.comparison.images:,} queries"
 
@@ -207,13 +265,12 @@ class _Dataset:
         notes = []
         for runs in self._order:
             if _count(runs) == 1 and runs.values:
-                queries = runs.image_rows(VALUE) is not None and self._about.over_queries
                 notes.append(
                     f"{runs.label} has one run: the verdict is about this run, and not about training it again."
-                    if queries
+                    if not runs.has_seeds
                     else f"{runs.label} has one run; a verdict needs at least two of each candidate."
                 )
-                notes += self._as_a_run_of(runs) if not queries else []
+                notes += self._as_a_run_of(runs) if runs.has_seeds else []
         counts = {runs.label: _count(runs) for runs in self._order}
         if len(set(counts.values())) > 1 and min(counts.values()) > 1:
             said = listed(f"{label} {count}" for label, count in counts.items())
@@ -240,18 +297,18 @@ class _Dataset:
         test = deciding.comparison.test
         if deciding.verdict is not Verdict.TIE or test is None:
             return []
-        smallest = self._unit_text(test.detectable(self._level))
+        smallest = self._size(test.detectable(self._level_of_pair))
         said = f"With these data the smallest detectable difference is {smallest}"
-        needed = test.needed_seeds(self._level) if deciding.difference else None
-        gap = self._unit_text(abs(deciding.difference))
+        needed = test.needed_seeds(self._level_of_pair) if deciding.difference else None
+        gap = self._size(abs(deciding.difference))
         if deciding.comparison.share_of_images > 0.5:
             return [f"{said}; most of the uncertainty comes from the queries, not from the runs."]
         if needed is None:
             return [f"{said}; no affordable number of runs would detect {gap}."]
         return [f"{said}; {needed} runs each would detect {gap}."]
 
-    def _unit_text(self, size: float) -> str:
-        return replace(self._unit, lower_is_better=False).value(size)
+    def _size(self, size: float) -> str:
+        return replace(self._form, lower_is_better=False).value(size)
 
     def _missing(self) -> list[str]:
         notes = []
@@ -275,14 +332,14 @@ class _Dataset:
                 rest = np.delete(sample, place)
                 if abs(value - rest.mean()) > FAR * max(float(rest.std(ddof=1)), 1e-12) and has_spread(rest):
                     notes.append(
-                        f"A run of {runs.label} is far from its others: {self._unit.value(float(value))} beside "
-                        f"{self._unit.value(float(rest.mean()))} in the mean."
+                        f"A run of {runs.label} is far from its others: {self._form.value(float(value))} beside "
+                        f"{self._form.value(float(rest.mean()))} in the mean."
                     )
         return notes
 
     def _limits(self, deciding: Pair) -> list[str]:
         limits = [CHOSEN[self._about.chosen]]
-        if deciding.comparison.unit is not Repeated.SEARCH:
+        if deciding.comparison.unit is not Unit.SEARCH:
             limits.append(SETTINGS[self._about.settings])
         if self._about.looks is None:
             limits.append("It is not known how often test was opened before (--looks); p counts one look.")
@@ -292,7 +349,7 @@ class _Dataset:
 
     def _table(self, shown: Sequence[Pair]) -> tuple[list[Column], list[Sequence[Cell]]]:
         against = self._baseline.label if self._baseline else "the best"
-        metric, decimals = self._about.metric, self._unit.decimals
+        metric, decimals = self._about.metric, self._form.decimals
         columns = [
             Column("candidate", "candidate"),
             Column("runs", "runs", unit="count"),
@@ -311,27 +368,32 @@ class _Dataset:
             if pair is None:
                 rows.append([*about, None, None, first])
                 continue
-            ends = self._unit.ends(pair.interval) if pair.interval else ()
-            rows.append([*about, Quantity(self._unit.shown(pair.difference), None, *ends), pair.p, str(pair.verdict)])
+            ends = self._form.ends(pair.interval) if pair.interval else ()
+            rows.append([*about, Quantity(self._form.shown(pair.difference), None, *ends), pair.p, str(pair.verdict)])
         return columns, rows
 
     def _quantity(self, runs: Runs) -> Quantity:
         known = runs.measure(VALUE)
         interval = runs.interval(VALUE) if runs.values else None
-        ends = self._unit.ends(interval) if interval else ()
-        return Quantity(self._unit.shown(known.mean), known.sample_std, *ends)
+        ends = self._form.ends(interval) if interval else ()
+        return Quantity(self._form.shown(known.mean), known.sample_std, *ends)
 
 
-def over_datasets(answers: Mapping[str, Answer]) -> Answer:
-    """Return on how many datasets each candidate is ahead, and how often this was shown; of several datasets."""
+def over_datasets(answers: Mapping[str, Answer], baseline: str | None = None) -> Answer:
+    """Return on how many datasets each candidate is ahead, and how often it beats all others, or the baseline."""
     best: dict[str, list[str]] = {}
+    beats: Counter[str] = Counter()
     for dataset, answer in answers.items():
         rows = answer.table.to_dict()["rows"] if answer.table else []
         if rows:
             best.setdefault(rows[0]["candidate"], []).append(dataset)
+        beats.update(row["candidate"] for row in rows if row["verdict"] == Verdict.BETTER)
     ahead = [f"{label} is ahead on {len(names)} of {len(answers)} datasets" for label, names in best.items()]
     words = [answer.verdict for answer in answers.values()]
     shown = f"the best is better than all others on {words.count('better')}"
+    if baseline is not None:
+        said = [f"{label} beats {baseline} on {count}" for label, count in beats.most_common()]
+        shown = "; ".join(said) or f"no candidate beats {baseline} on any"
     headline = f"{'; '.join(ahead)}; {shown}." if ahead else "No dataset has two candidates with values."
     note = "Each dataset is a question of its own; the p-values are not corrected for the number of datasets."
     return Answer("datasets", "", "Over all datasets?", headline, notes=(note,))

@@ -16,6 +16,7 @@ from itertools import groupby
 from typing import Any
 
 from orchestrator.results.answer import Answer, Quantity, Table, plain_cell
+from orchestrator.text.terminal import say
 from orchestrator.text.values import guarded
 from orchestrator.text.wording import MISSING, one_line
 from orchestrator.views import html, terminal
@@ -197,6 +198,16 @@ FORMS: Mapping[str, Callable[[Sequence[Answer]], str]] = {
     "html": html.render_html,
 }
 """Form of output -> function that writes answers in this form."""
+
+
+def print_answers(answers: Sequence[Answer], form: str) -> None:
+    """Print answers in a form; as a table for the width of the terminal, as JSON under the key ``answers``."""
+    if form == "table":
+        terminal.show(answers)
+    elif form == "json":
+        print(json.dumps({"answers": [answer.to_dict() for answer in answers]}, indent=2, allow_nan=False))
+    else:
+        say(render(answers, form).rstrip("\n"))
 
 
 def render(answers: Sequence[Answer], form: str) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.cells import cell_len
 from rich.text import Text
 
-from orchestrator.results.answer import Answer, Table
+from orchestrator.results.answer import TAKEN_BACK, Answer, Table
 from orchestrator.text.terminal import make_console, say
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import one_line
@@ -29,6 +29,7 @@ STYLES = {
     **dict.fromkeys(("winner", "better", "holds"), "green"),
     **dict.fromkeys(("worse", "contradicted"), "red"),
     **dict.fromkeys(("tie", "untested", "unconfirmed", "not shown"), "yellow"),
+    **dict.fromkeys((f"{word}{TAKEN_BACK}" for word in ("better", "tie", "worse")), "yellow"),
 }
 """Text of a verdict -> style of its cell."""
 

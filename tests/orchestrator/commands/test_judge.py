@@ -152,6 +152,11 @@ def test_what_is_no_candidate_is_refused_with_the_place(
     assert message in err and "Traceback" not in err
 
 
+def test_an_option_of_tables_is_refused_of_an_experiment(confirmed: dict[str, Split], cli: CommandLine) -> None:
+    for option in (["--metric", "rsum"], ["--baseline", "nt_xent"], ["--looks", "2"], ["--lower-is-better"]):
+        assert "takes no option of tables" in cli.refuses("judge", "tiny", *option)
+
+
 def test_a_search_that_was_not_confirmed_is_refused_with_the_way_out(here: Path, cli: CommandLine) -> None:
     with begun(here / "runs" / "tiny") as ledger:
         add_trial(ledger, [1.0])

@@ -187,6 +187,17 @@ def test_without_a_baseline_all_pairs_are_counted_and_with_one_its_own(line: Com
     assert "is no candidate" in line.refuses("judge", name, "--baseline", "z")
 
 
+def test_the_surest_of_those_that_beat_a_baseline_is_one_of_them(line: CommandLine) -> None:
+    far = [60.0, 60.1, 59.9, 60.0, 60.1]
+    table = rows(base=A, b=B, c=[value + 0.05 for value in B], far=far)
+    found = answer(line, write("t.csv", table), "--baseline", "base")
+    assert found["headline"].startswith("2 of 3 candidates beat base: c and b. Surest: c beats base by")
+    assert found["numbers"]["difference"] > 0
+    twice = [{"dataset": name, **row} for name in ("d1", "d2") for row in table]
+    said = line.json("judge", write("t.csv", twice), "--baseline", "base")["answers"][-1]["headline"]
+    assert said == "c is ahead on 2 of 2 datasets; c beats base on 2; b beats base on 2."
+
+
 def test_searches_are_the_unit_where_a_candidate_has_several(line: CommandLine) -> None:
     table = [
         {"method": name, "search": search, "seed": seed, "acc": mean + 0.1 * seed}
@@ -251,6 +262,73 @@ def test_values_of_queries_are_crossed_with_seeds(line: CommandLine) -> None:
     assert any("not about training it again" in note for note in one["notes"])
     np.save("short.npy", np.ones(7))
     assert "must be the same" in line.refuses("judge", "a=a0.npy", "b=short.npy")
+
+
+def values_of_queries(**candidates: list[Any]) -> list[dict[str, Any]]:
+    """Return three runs of ten queries; a candidate is its lift, its first query, and the number of whole runs."""
+    rng = np.random.default_rng(3)
+    return [
+        {"method": name, "seed": seed, "query": f"q{query}", "score": lift + rng.normal() if seed < whole else ""}
+        for name, (lift, first, whole) in candidates.items()
+        for seed in range(3)
+        for query in range(first, first + 10)
+    ]
+
+
+def test_values_of_different_queries_are_not_paired(line: CommandLine) -> None:
+    name = write("q.csv", values_of_queries(a=[0.0, 0, 3], b=[9.0, 1, 3]))
+    assert "a: has no value of query q10" in line.refuses("judge", name)
+    table = values_of_queries(a=[0.0, 0, 3], b=[9.0, 0, 3])
+    assert "b, seed 2: has several values of query q9" in line.refuses("judge", write("q.csv", [*table, table[-1]]))
+
+
+def test_a_run_without_any_value_of_its_queries_is_a_lost_run(line: CommandLine) -> None:
+    found = answer(line, write("q.csv", values_of_queries(a=[0.0, 0, 3], b=[9.0, 0, 2])))
+    assert found["verdict"] == "untested" and "b lost a run" in found["headline"]
+    assert answer(line, "q.csv", "--ignore-missing")["verdict"] == "better"
+    # One run that is left of three is no model without seeds.
+    found = answer(line, write("q.csv", values_of_queries(a=[0.0, 0, 1], b=[9.0, 0, 3])), "--ignore-missing")
+    assert found["verdict"] == "untested" and "a has one run; a verdict needs at least two" in " ".join(found["notes"])
+
+
+def test_over_the_runs_alone_single_runs_get_no_word(line: CommandLine) -> None:
+    """Their difference has an error that nobody knows, and is not exact."""
+    for name, lift in (("a", 0.0), ("b", 5.0)):
+        np.save(f"{name}.npy", np.random.default_rng(0).normal(size=50) + lift)
+    for others in (["a=a.npy"], ["a=a.npy"] * 3):
+        found = answer(line, "b=b.npy", *others, "--verdict", "seeds")
+        assert found["verdict"] == "untested" and "a test needs at least two seeds of each" in found["headline"]
+        assert "b has one run; a verdict needs at least two" in " ".join(found["notes"])
+
+
+def test_the_name_of_a_metric_turns_values_of_queries_as_well(line: CommandLine) -> None:
+    for name, lift in (("a", 0.0), ("b", 5.0)):
+        np.save(f"{name}.npy", np.random.default_rng(int(lift)).normal(size=50) + lift)
+    found = answer(line, "a=a.npy", "b=b.npy", "--metric", "nll")
+    assert found["headline"].startswith("a beats b: −") and "lower is better" in found["headline"]
+    read = line.json("judge", "a=a.npy", "b=b.npy", "--metric", "nll")["answers"][0]["table"]["rows"]
+    assert read == [{"role": "metric", "column": "nll (lower is better)", "how": "named"}]
+    assert answer(line, "a=a.npy", "b=b.npy", "--metric", "nll", "--higher-is-better")["headline"].startswith("b beats")
+    assert "--baseline z: is no candidate" in line.refuses("judge", "a=a.npy", "b=b.npy", "--baseline", "z")
+
+
+@pytest.mark.parametrize(("searches", "level"), [(2, 0.012), (3, 0.03), (4, 0.035)])
+def test_few_searches_have_a_level_of_their_own(line: CommandLine, searches: int, level: float) -> None:
+    """A lead whose p-value is a little below, and one whose p-value is a little above the level."""
+    spread = np.linspace(-1.0, 1.0, searches)
+
+    def word(p: float) -> str:
+        error = float(spread.std(ddof=1)) * np.sqrt(2 / searches)
+        lead = error * stats.t.isf(p / 2, 2 * (searches - 1))
+        table = [
+            {"method": name, "search": search, "seed": seed, "acc": 50 + mean + value}
+            for name, mean in (("a", 0.0), ("b", lead))
+            for search, value in enumerate(spread)
+            for seed in range(2)
+        ]
+        return str(answer(line, write("t.csv", table))["verdict"])
+
+    assert [word(0.99 * level), word(1.01 * level)] == ["better", "tie"]
 
 
 @pytest.mark.skipif(not (SHARED / "reference").exists(), reason="the published tables do not lie beside the checkout")

@@ -50,7 +50,7 @@ def test_every_form_comes_from_the_command_line(tmp_path: Path, cli: CommandLine
 
 def test_what_is_not_there_is_refused(tmp_path: Path, cli: CommandLine) -> None:
     write(tmp_path, "one", confirmed=False)
-    for arguments, message in ((["two"], "there are: one"), (["one", "--format", "xml"], "format must be one of")):
+    for arguments, message in ((["two"], "there are: one"), (["one", "--format", "xml"], "'xml' is not one of")):
         assert message in cli.refuses("summarise", *arguments, "--output", tmp_path)
 
 

@@ -122,6 +122,19 @@ def test_winners_and_ranks_over_datasets_are_those_of_test() -> None:
     assert order["order_of_settings"].headline.startswith("NT-Xent has the highest mean on every dataset.")
 
 
+def test_after_one_search_of_each_loss_a_setting_wins_on_each_dataset() -> None:
+    pair = [
+        replace(candidate("a", "nt_xent", 200.0), parameters={"temperature": 0.1}),
+        candidate("b", "triplet_sh", 190.0),
+    ]
+    for repeats, question, winner in ((1, "setting", "NT-Xent at τ = 0.1"), (3, "loss", "NT-Xent")):
+        summary = summary_of({name: verdict_of(pair) for name in ("en", "zh")})
+        summary.history.experiment = replace(summary.history.experiment, repeats=repeats)
+        (winners, *_) = over_datasets(summary)
+        assert winners.question == f"Which {question} wins on each dataset?"
+        assert winners.headline == f"Winners: {winner} on en and zh."
+
+
 def test_the_order_of_names_does_not_matter() -> None:
     values = simulate(np.random.default_rng(4))
     turned = {name: dict(reversed(of.items())) for name, of in reversed(values.items())}

@@ -271,6 +271,18 @@ def test_a_winner_beats_its_equal_in_at_most_five_percent_of_studies(losses: int
     assert max(rates[question] for question in "abc") <= 0.05 + 2 * (0.05 * 0.95 / 4000) ** 0.5
 
 
+def test_the_table_names_a_loss_once_and_its_setting_beside_it() -> None:
+    """A setting that val ranks lower decides, so that one loss has two rows."""
+    worse = candidate("t2", "triplet_sh", around(99.0, 6.0), val=90.0, margin=0.4)
+    answer = ask([candidate("n1", "nt_xent", around(100.0), temperature=0.1), THREE_LOSSES[2], worse])["setting"]
+    assert answer.closest == "t2"
+    table = [(row["name"], row["setting"]) for row in rows(answer).values()]
+    assert table == [("NT-Xent", "τ = 0.1"), ("Triplet SH", "margin = 0.2"), ("Triplet SH", "margin = 0.4")]
+    assert answer.table is not None and answer.table.columns[4].heading == "setting"
+    lone = ask(THREE_LOSSES)["setting"].table
+    assert lone is not None and lone.columns[4].heading == "best setting"
+
+
 def test_a_tie_by_the_choice_of_the_winner_says_why_its_interval_leaves_out_0() -> None:
     many = [candidate(f"c{n}", "circle", around(100.0 - n / 10, 1.0, n % 5), margin=n / 10) for n in range(12)]
     answer = ask([*many, candidate("t1", "triplet_sh", around(98.2, 1.0, 2), margin=0.2)])["setting"]

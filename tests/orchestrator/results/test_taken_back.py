@@ -1,5 +1,6 @@
 """What takes a headline back stands beside it: chance, the other test, people's judgements; in every view."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,6 +19,7 @@ from orchestrator.results.verdict import judge
 from orchestrator.searches.display import end_of_search
 from orchestrator.tracking.description import confirmed_candidates
 from orchestrator.views.forms import render
+from orchestrator.views.terminal import STYLES
 from orchestrator.winners.winners import describe_champion
 from tests.support.commands import CommandLine
 from tests.support.crossed_runs import Effects, candidates_of, draw_runs
@@ -86,7 +88,10 @@ def test_it_is_the_first_sentence_under_the_headline_in_every_view(hopeless: Led
         text = text.replace("&#39;", "'").replace(r"\'", "'")
         said = next(verb for verb in ("beats", "do not differ", "worse on test") if verb in answer.headline)
         assert sentence[:40] in text and text.index(said) < text.index(sentence[:40]), form
-    assert f">{answer.badge}</span>" in render([answer], "html")
+    page = render([answer], "html")
+    (classes,) = re.findall(rf'<span class="badge ([^"]*)">{answer.badge}</span>', page)
+    # No colour of the word alone, and that of "taken back".
+    assert answer.verdict not in classes.split() and "back" in classes.split() and ".shown, .back)" in page
     lines = [line.plain for line in end_of_search(summary, ["next"], 400)]
     assert lines[lines.index(answer.headline) + 1] == sentence
     winner, *_ = confirmed_candidates(hopeless.history)
@@ -97,10 +102,16 @@ def test_it_is_the_first_sentence_under_the_headline_in_every_view(hopeless: Led
     assert written["taken_back"] == list(answer.taken_back)
 
 
+def answer_of(ledger: Ledger) -> Answer:
+    return dataset_answers(Summary(ledger.history), "pets")[0]
+
+
 def test_status_says_it_and_so_does_the_table_over_datasets(hopeless: Ledger, tmp_path: Path, cli: CommandLine) -> None:
     text = " ".join(cli.shows("status", "one", "--output", tmp_path).split())
-    headline = dataset_answers(Summary(hopeless.history), "pets")[0].headline
+    headline = answer_of(hopeless).headline
     assert f"{headline} pets: {CHANCE}" in text
     winners: Answer = over_datasets(Summary(hopeless.history))[0]
     assert winners.taken_back[0].startswith(f"pets: {CHANCE}")
     assert "taken back)" in winners.headline
+    assert winners.table is not None and winners.table.rows[0][-1] == answer_of(hopeless).badge
+    assert STYLES[answer_of(hopeless).badge] == "yellow"
