@@ -5,6 +5,8 @@ Such is the space of a plug-in's loss or model too, made from the bounds that it
 References:
     [Lan2025] Lan et al., LLaVE: Large Language and Vision Embedding Models with Hardness-Weighted Contrastive Learning.
         arXiv:2503.04812
+    [LLaVECode] https://github.com/ronaldseoh/LLaVE/tree/0f0e5a2, a copy of the authors' code: llava/train/train.py has
+        a scale of 50, which is 1 / temperature, and the script of README.md alpha 9.
 """
 
 from collections.abc import Mapping
@@ -57,7 +59,7 @@ def _with_hardness(space: LossSpace, asked: Asked) -> LossSpace:
 
 
 def _like_llave(space: LossSpace, asked: Asked) -> LossSpace:
-    """Return the space of NT-Xent; where the hardness is searched, settings of [Lan2025] are tried first too."""
+    """Return the space of NT-Xent; where the hardness is searched, settings of [LLaVECode] are tried first too."""
     weighed = _with_hardness(space, asked)
     if "hardness" not in weighed.bounds:
         return weighed

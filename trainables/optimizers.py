@@ -3,10 +3,10 @@
 Making an optimiser, or calling a method that torch excludes from compilation, imports torch's compiler. The compiler is
 not used here, and costs every training process 3 seconds and 150 MB. So the methods are called without their wrappers.
 
-Each learned hyper-parameter of a loss has an optimiser of its own, of the training's kind and with the training's
-learning rate and drops. It has no weight decay, which would pull a temperature to 1. ``training.gradient_clip`` clips
-only the gradient of the model. Gradients of hyper-parameters are neither part of the norm nor scaled, so that clipping
-is the same as with fixed values.
+Each learned hyper-parameter of a loss has an optimiser of its own, of the training's kind, with ``loss_learning_rate``
+or else the training's rate, and the factor of all rates. It has no weight decay, which would pull a temperature to 1.
+``training.gradient_clip`` clips only the gradient of the model. Gradients of hyper-parameters are neither part of the
+norm nor scaled, so that clipping is the same as with fixed values.
 
 An average of the weights [Polyak1992] is moved after each step, from the initial weights on:
 
@@ -116,25 +116,22 @@ def join_optimizers(optimizers: Iterable[Optimizer]) -> list[Optimizer]:
 def adjust_optimizer(optimizer: torch.optim.Optimizer, training: TrainingConfig, epoch: int) -> None:
     """Set the weight decay and the learning rate of an epoch, from 1.
 
-    The rate is the initial rate with its drops or its cosine, times a factor during the warm-up. The rate of
-    fine-tuning takes the place of the initial rate and has no drops. The rate is constant within an epoch, so that
+    Each group has a rate, times one factor: of the drops or the cosine, and of the warm-up. The rate of fine-tuning
+    takes the place of the initial rate; with it there are no drops. The rate is constant within an epoch, so that
     resuming or stacking a training does not change its rate.
     """
     warmup = training.warmup_epochs * training.epoch_scale
+    factor, rate = min(1.0, epoch / (warmup + 1)), training.learning_rate
+    tuned = training.finetune_learning_rate if training.trains_backbone(epoch) else None
     if training.learning_rate_schedule == "cosine":
         cooled = max(0.0, (epoch - warmup - 0.5) / max(1, training.total_epochs - warmup))
-        factor = (1 + math.cos(math.pi * cooled)) / 2
-    else:
+        factor *= (1 + math.cos(math.pi * cooled)) / 2
+    elif tuned is None:
         drops = (epoch - 1) // (training.learning_rate_drop_epochs * training.epoch_scale)
-        factor = training.learning_rate_drop_factor**drops
-    rate = training.learning_rate * factor
-    if training.finetune_learning_rate is not None and training.trains_backbone(epoch):
-        is_cosine = training.learning_rate_schedule == "cosine"
-        rate = training.finetune_learning_rate * (factor if is_cosine else 1.0)
-    rising = min(1.0, epoch / (warmup + 1))
-    own = training.backbone_learning_rate
+        factor *= training.learning_rate_drop_factor**drops
     for group in optimizer.param_groups:
-        group["lr"] = (own * factor if own is not None and group.get("is_backbone", False) else rate) * rising
+        own = training.backbone_learning_rate if group.get("is_backbone", False) else None
+        group["lr"] = factor * next(number for number in (own, tuned, rate) if number is not None)
         group["weight_decay"] = training.weight_decay if group.get("is_decayed", True) else 0.0
 
 
@@ -278,7 +275,8 @@ def _of_loss(training: TrainingConfig) -> TrainingConfig:
     if training.loss_learning_rate is None:
         return replace(training, weight_decay=0.0)
     rate = training.loss_learning_rate
-    return replace(training, weight_decay=0.0, learning_rate=rate, finetune_learning_rate=None)
+    tuned = None if training.finetune_learning_rate is None else rate
+    return replace(training, weight_decay=0.0, learning_rate=rate, finetune_learning_rate=tuned)
 
 
 class StackedParameters(_Learned):

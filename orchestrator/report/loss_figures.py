@@ -30,6 +30,7 @@ from orchestrator.report.studies import Study, by_dataset, leaders_of
 from orchestrator.results.answer import Json
 from orchestrator.text.values import value_text
 from orchestrator.text.wording import metric_words, number_text, printed, setting_text
+from trainables.loss_parameters import LOSS_PARAMETERS
 from trainables.metric_table import COCOS, DIRECTIONS, in_section, is_in, name_parts
 
 POINTS = np.linspace(-1, 1, 201)
@@ -207,7 +208,7 @@ def weight_curves(loss: str, parameters: Mapping[str, Any]) -> dict[str, np.ndar
 
     With ``hardness`` the weight of a negative depends on its own similarity beside Δ, so there is no curve.
 
-    ``parameters`` are arguments of the loss's constructor; left-out arguments have their defaults.
+    ``parameters`` are hyper-parameters of the loss; left-out ones have their defaults.
 
     Returns:
         ``difference`` where the weight depends on Δ, or else ``positive`` and ``negative`` -> weights at ``POINTS``.
@@ -216,7 +217,9 @@ def weight_curves(loss: str, parameters: Mapping[str, Any]) -> dict[str, np.ndar
         return {}
     curve = CURVES[loss]
     # Parameters of the loss on which its weights do not depend are dropped.
-    settings = {name: value for name, value in parameters.items() if name in signature(curve).parameters}
+    asked = signature(curve).parameters
+    entries = LOSS_PARAMETERS[loss].items()
+    settings = {name: parameters.get(name, entry.default) for name, entry in entries if name in asked}
     weights = curve(POINTS, **settings)
     names = ("difference",) if len(weights) == 1 else ("positive", "negative")
     return dict(zip(names, weights, strict=True))
@@ -231,49 +234,45 @@ def of_peak(weights: np.ndarray) -> tuple[np.ndarray, float]:
     return weights / peak if peak else weights, peak
 
 
-def _hinge(delta: np.ndarray, *, margin: float = 0.2) -> Weights:
+def _hinge(delta: np.ndarray, *, margin: float) -> Weights:
     return ((delta > -margin).astype(float),)
 
 
-def _smooth_ap(delta: np.ndarray, *, temperature: float = 0.01) -> Weights:
+def _smooth_ap(delta: np.ndarray, *, temperature: float) -> Weights:
     rank = _sigmoid(delta / temperature)
     return (rank * (1 - rank) / temperature / (1 + rank) ** 2,)
 
 
-def _relative(delta: np.ndarray, *, coefficients: Sequence[float] = (0.2, 1.0), gate: float | None = None) -> Weights:
+def _relative(delta: np.ndarray, *, coefficients: Sequence[float], gate: float | None) -> Weights:
     weights = _polynomial(delta, coefficients, hinge=True)
     return (weights if gate is None else np.where(delta > -gate, weights, 0.0),)
 
 
 def _self(
-    s: np.ndarray,
-    *,
-    positive_coefficients: Sequence[float] = (0.2, -1.0),
-    negative_coefficients: Sequence[float] = (0.0, 1.0),
-    hinge: str = "joint",
+    s: np.ndarray, *, positive_coefficients: Sequence[float], negative_coefficients: Sequence[float], hinge: str
 ) -> Weights:
     separate = hinge == "separate"
     return -_polynomial(s, positive_coefficients, separate), _polynomial(s, negative_coefficients, separate)
 
 
-def _multi_similarity(s: np.ndarray, *, alpha: float = 2.0, beta: float = 40.0, base: float = 0.5) -> Weights:
+def _multi_similarity(s: np.ndarray, *, alpha: float, beta: float, base: float) -> Weights:
     return _sigmoid(-alpha * (s - base)), _sigmoid(beta * (s - base))
 
 
 def _gradient_weights(
     points: np.ndarray,
     *,
-    triplet_weight: str = "softmax",
-    pair_weight: str = "sigmoid",
-    margin: float = 0.2,
-    slope: float = 0.0,
-    temperature: float = 0.1,
-    positive_tilt: float = 1.0,
-    negative_tilt: float = 1.0,
-    balance: float = 1.0,
-    alpha: float = 2.0,
-    beta: float = 10.0,
-    base: float = 0.5,
+    triplet_weight: str,
+    pair_weight: str,
+    margin: float,
+    slope: float,
+    temperature: float,
+    positive_tilt: float,
+    negative_tilt: float,
+    balance: float,
+    alpha: float,
+    beta: float,
+    base: float,
 ) -> Weights:
     if pair_weight == "linear":
         pull = np.maximum(1 - positive_tilt * points, 0.0)
@@ -302,25 +301,21 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 CURVES: dict[str, Callable[..., Weights]] = {
-    **dict.fromkeys(("triplet", "triplet_sh", "triplet_selhn"), _hinge),
-    "warp": lambda delta, *, margin=1.0: _hinge(delta, margin=margin),
-    "nt_xent": lambda delta, *, temperature=0.1: (_sigmoid(delta / temperature) / temperature,),
+    **dict.fromkeys(("triplet", "triplet_sh", "triplet_selhn", "warp"), _hinge),
+    "nt_xent": lambda delta, *, temperature: (_sigmoid(delta / temperature) / temperature,),
     "smooth_ap": _smooth_ap,
     "polynomial_relative": _relative,
     "polynomial_self": _self,
-    "sigmoid": lambda s, *, temperature=0.1, bias=-10.0: (
+    "sigmoid": lambda s, *, temperature, bias: (
         _sigmoid(-s / temperature - bias) / temperature,
         _sigmoid(s / temperature + bias) / temperature,
     ),
-    "decoupled": lambda delta, *, temperature=0.1: (np.full_like(delta, 1 / temperature),),
+    "decoupled": lambda delta, *, temperature: (np.full_like(delta, 1 / temperature),),
     "multi_similarity": _multi_similarity,
-    "circle": lambda s, *, margin=0.4, scale=80.0: (
+    "circle": lambda s, *, margin, scale: (
         scale * np.maximum(1 + margin - s, 0.0),
         scale * np.maximum(s + margin, 0.0),
     ),
     "gradient_weights": _gradient_weights,
 }
-"""Loss -> its weights at points, by the arguments of the loss on which the weights depend.
-
-The defaults of these arguments repeat the defaults of the losses, because the losses need torch.
-"""
+"""Loss -> its weights at points, by the hyper-parameters of the loss on which the weights depend."""

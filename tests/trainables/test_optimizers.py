@@ -10,7 +10,16 @@ import torch
 from torch import nn
 
 from trainables.config import TrainingConfig
-from trainables.optimizers import SGD, AdamW, WeightAverage, adjust_optimizer, build_optimizer, join_optimizers
+from trainables.losses.contrastive import NTXent
+from trainables.optimizers import (
+    SGD,
+    AdamW,
+    LearnedParameters,
+    WeightAverage,
+    adjust_optimizer,
+    build_optimizer,
+    join_optimizers,
+)
 
 TRAIN = """
 import sys, tempfile
@@ -155,6 +164,24 @@ def test_weights_of_other_rates_and_decays_are_in_groups_of_their_own() -> None:
     }
     rates = {"0.weight": (0.001, 0.5), "0.bias": (0.001, 0.0), "1.weight": (0.1, 0.5), "1.bias": (0.1, 0.0)}
     assert {name: pytest.approx(values) for name, values in rates.items()} == found
+
+
+def test_all_rates_of_an_epoch_have_one_factor() -> None:
+    """Fine-tuning has no drops, so that the rates of the backbone and of the loss have none from then on either."""
+    model, loss = nn.ModuleList([nn.Linear(2, 3), nn.Linear(3, 1)]), NTXent(temperature="learned")
+    training = settings(
+        1.0, **{**FINETUNED, "frozen_epochs": 2}, backbone_learning_rate=0.01, loss_learning_rate=0.02,
+        learning_rate_drop_epochs=1, epochs=3,
+    )  # fmt: skip
+    optimizer = build_optimizer(model.parameters(), training, model[0].parameters())
+    learned, found = LearnedParameters(torch.device("cpu")), []
+    for epoch in (1, 2, 3):
+        adjust_optimizer(optimizer, training, epoch)
+        learned.begin_epoch(loss, training, epoch)
+        (of_loss,) = learned.optimizers["temperature"].param_groups
+        found.append([*(group["lr"] for group in optimizer.param_groups), of_loss["lr"]])
+    for epoch, expected in enumerate(([0.01, 1.0, 0.02], [0.001, 0.1, 0.002], [0.01, 0.3, 0.02])):
+        assert found[epoch] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.9])

@@ -144,7 +144,9 @@ class CE(PairModel):
         exists, weights = images.vectors[..., -1], captions.vectors[..., -1]
         of_clips = (images.vectors[..., :-1] * exists[..., None]).flatten(1)
         of_captions = (captions.vectors[..., :-1] * weights[..., None]).flatten(1)
-        return of_clips @ of_captions.mT / (exists @ weights.mT).clamp(min=torch.finfo(weights.dtype).tiny)
+        total = exists @ weights.mT
+        # Not the least number above 0, by which a gradient divided is infinite, and times 0 is NaN.
+        return of_clips @ of_captions.mT / total.masked_fill(total == 0, 1.0)
 
     def _gated(self, experts: list[Tensor], exists: Tensor) -> list[Tensor]:
         """Return the gated vectors of experts, (I, embedding_size) each; ``exists`` is i, (I, M)."""

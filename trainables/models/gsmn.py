@@ -28,7 +28,7 @@ References:
 """
 
 import math
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -46,14 +46,15 @@ BLOCKS = GSMN_PARTS
 KERNELS, KERNEL_SIZE = 8, 4
 """Linear maps of a graph convolution, and the numbers that each gives."""
 
+UNDERFLOW = 207.9
+"""Exponent x beyond which exp(-x / 2) is 0 in float32."""
+
 AT_A_TIME = 1 << 17
 """Products of a word with a region in a block of pairs, each of which has ``BLOCKS`` parts."""
 
 
 class GSMN(RegionWordModel):
     """Images as unit vectors of their regions with the centres of their boxes, captions as unit vectors of words."""
-
-    similarity_range: ClassVar[str] = "the sum of two perceptrons, without bounds"
 
     def __init__(
         self,
@@ -222,10 +223,9 @@ class _Kernels(nn.Module):
         turned = torch.minimum(turned, (2 * math.pi - turned).abs())
         exponent = (distance - self.distance) ** 2 / (1e-14 + self.distance_width**2)
         exponent = exponent + turned**2 / (1e-14 + self.angle_width**2)
-        weights = (-exponent / 2).exp()
-        # Where all kernels are 0, e.g. because of their widths, the code divides by 0 and replaces NaN by 0.
-        weights = weights / weights.sum(-1, keepdim=True).clamp(min=1e-38)
-        return weights * inside[:, None, :, None]
+        # Where all kernels are 0 in float32, e.g. because they are narrow, the code divides by 0 and replaces NaN by 0.
+        is_far = (exponent.amin(-1, keepdim=True) > UNDERFLOW) | ~inside[:, None, :, None]
+        return (-exponent / 2).softmax(-1).masked_fill(is_far, 0.0)
 
 
 def _adjacency(heads: Tensor) -> Tensor:

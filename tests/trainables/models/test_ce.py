@@ -1,11 +1,12 @@
-"""CE beside the published modules in evaluation and training, and what padding and missing experts do."""
+"""CE beside the published modules, beside loops over members, clusters and experts, and what is missing or padded."""
 
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainables.models.ce import CE, NetVLAD
 from trainables.representations import Sets
@@ -139,3 +140,94 @@ def test_a_batch_without_members_of_an_expert_trains() -> None:
     similarity = model.compare(model.encode_images(experts), model.encode_captions(TOKENS, LENGTHS))
     similarity.square().sum().backward()
     assert all(bool(p.grad.isfinite().all()) for p in model.parameters() if p.grad is not None)
+
+
+def test_a_clip_without_experts_trains() -> None:
+    """Its similarities are 0, and so are their gradients, however large the gradient of a loss is."""
+    model, experts = made().train(), clips()
+    experts["experts.b"] = Sets(experts["experts.b"].vectors, torch.tensor([1, 0, 0]))
+    similarity = model.compare(model.encode_images(experts), model.encode_captions(TOKENS, LENGTHS))
+    assert similarity[1].tolist() == [0.0, 0.0]
+    (100 * similarity).sum().backward()
+    assert all(bool(p.grad.isfinite().all()) for p in model.parameters() if p.grad is not None)
+
+
+def unit(vector: Tensor) -> Tensor:
+    length = math.sqrt(sum(float(number) ** 2 for number in vector))
+    return vector / length if length else vector
+
+
+def normed(layer: nn.BatchNorm1d, vector: Tensor) -> Tensor:
+    mean, variance = layer.running_mean, layer.running_var
+    assert mean is not None and variance is not None
+    return (vector - mean) / (variance + layer.eps).sqrt() * layer.weight + layer.bias
+
+
+def pooled(layer: NetVLAD, members: Tensor) -> Tensor:
+    """NetVLAD of the members (N, D) of one set: cluster by cluster, the sum of what is left over its centre."""
+    summed = [torch.zeros(members.shape[1], dtype=torch.float64) for _ in range(layer.centres.shape[1])]
+    for member in members:
+        logits = normed(layer.batch_norm, layer.assignment.T @ member).exp()
+        for cluster, kept in enumerate(summed):
+            kept += logits[cluster] / logits.sum() * (member - layer.centres[:, cluster])
+    return unit(torch.stack([unit(kept) for kept in summed], dim=1).flatten())
+
+
+def by_loops(model: CE, clip: dict[str, Tensor | None], words: Tensor) -> float:
+    """The similarity of a clip, expert -> its vector or the members of its set, and of words (N, D) in evaluation."""
+    text, experts = pooled(model.text_pooling, words), []
+    for place, name in enumerate(model.names):
+        members = clip[name]
+        if members is None:
+            experts.append(None)
+            continue
+        members = pooled(model.pooling[name], members) if name in model.pooling else members
+        experts.append(unit(model.reduction[place](members)))
+    now, gated = list(experts), list(experts)
+    for m, expert in enumerate(experts):
+        if expert is None:
+            continue
+        others = [other for other in now if other is not None]
+        total = torch.zeros_like(expert)
+        for other in others:
+            hidden = model.relation.first(torch.cat([expert, other]))
+            for layer, norm in zip(model.relation.rest, model.relation.batch_norms, strict=True):
+                there = normed(norm, hidden)
+                hidden = layer(there * (1 + there.exp()).log().tanh())
+            total = total + hidden / len(others)
+        gate = model.gates[m]
+        opened = normed(gate.batch_norm, total) + normed(gate.own_batch_norm, gate.own(expert))
+        gated[m] = unit(expert / (1 + (-opened).exp()))
+        if not model.is_simultaneous:
+            now[m] = gated[m]
+    weights, score, there = model.mixture(text).exp(), 0.0, 0.0
+    for m, vector in enumerate(gated):
+        if vector is not None:
+            mapped = model.views[m].map(text)
+            view = unit(mapped / (1 + (-normed(model.views[m].batch_norm, model.views[m].gate(mapped))).exp()))
+            score, there = score + float(weights[m] * (view @ vector)), there + float(weights[m])
+    return score / there
+
+
+@pytest.mark.parametrize("gating", ["published", "simultaneous"])
+def test_similarities_are_those_of_loops(gating: str) -> None:
+    model = made(gating=gating).double().eval()
+    generator = torch.Generator().manual_seed(5)
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm1d):
+            for numbers in (module.running_mean, module.running_var, module.weight.data, module.bias.data):
+                assert numbers is not None
+                numbers.copy_(0.5 + torch.rand(len(numbers), generator=generator, dtype=torch.float64))
+    experts = {name: Sets(sets.vectors.double(), sets.lengths) for name, sets in clips().items()}
+    with torch.no_grad():
+        similarity = model.compare_sets(model.encode_images(experts), model.encode_captions(TOKENS, LENGTHS))
+        expected = torch.zeros(3, 2, dtype=torch.float64)
+        for image in range(3):
+            clip: dict[str, Tensor | None] = {}
+            for name, is_set in (("a", True), ("b", False)):
+                sets = experts[f"experts.{name}"]
+                members = sets.vectors[image, : int(sets.lengths[image])]
+                clip[name] = None if not len(members) else members if is_set else members[0]
+            for caption, length in enumerate(LENGTHS.tolist()):
+                expected[image, caption] = by_loops(model, clip, model.words(TOKENS[caption, :length]))
+    torch.testing.assert_close(similarity, expected, atol=1e-9, rtol=0)

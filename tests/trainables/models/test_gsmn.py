@@ -169,6 +169,21 @@ def test_gradients_are_those_of_differences(graph: str) -> None:
     torch.autograd.gradcheck(compare, inputs, atol=1e-6, fast_mode=True)
 
 
+def test_narrow_kernels_have_a_gradient_and_where_all_are_0_no_weight() -> None:
+    """The code divides by the sum of the kernels, which may be 0, and replaces NaN by 0: the gradient stays finite."""
+    model, (images, _) = model_of("paper", "dense").float(), example()
+    for width in (1e-3, 0.05):
+        with torch.no_grad():
+            model.kernels.distance_width.fill_(width)
+            model.kernels.angle_width.fill_(width)
+        weights = model.kernels(images.vectors[..., 32:].float(), images.inside)
+        sums = weights.detach().sum(-1)
+        assert torch.isclose(sums, torch.tensor(1.0)).logical_or(sums == 0).all()
+        assert width > 0.01 or not sums.any()
+        (100 * weights.square()).sum().backward()
+    assert all(bool(p.grad.isfinite().all()) for p in model.kernels.parameters() if p.grad is not None)
+
+
 def test_blocks_of_pairs_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     images, captions = example()
     model = model_of("paper", "sparse")
