@@ -2,7 +2,8 @@
 
 ``questions.json`` is written before the first training. Its SHA-256 goes into the experiment's description, which the
 first record of the journal holds, and into the certificate: ``sha256sum questions.json`` checks it. A second start with
-other questions is refused, so that nobody can move the questions after the answers.
+other questions is refused. Where the file or the claims were edited since, or where an experiment was trained without
+them, the certificate says that the questions were not fixed before, so that nobody can move them after the answers.
 
 The page has an answer about all claims with a row for each, then each claim with the tests that decide it.
 """
@@ -95,14 +96,14 @@ def fix_questions(claims: Claims, experiment: Experiment, folder: Path) -> Exper
         The experiment, with the SHA-256 of the questions' file in its description.
 
     Raises:
-        ConfigError: If other questions were fixed there.
+        ConfigError: If other questions were fixed there, or their file is damaged.
     """
     path = folder / QUESTIONS
     seeds = None if experiment.confirm is None else experiment.confirm.seeds
     cells = {"datasets": list(experiment.datasets), "models": list(experiment.models), "seeds": seeds}
     asked = {"format": FORMAT, "claims": claims.model_dump(mode="json"), "cells": cells}
     if path.exists():
-        fixed = read_state(path)
+        fixed = read_questions(path)
         if {name: fixed.get(name) for name in asked} != asked:
             raise ConfigError(
                 f"{path}: other claims, datasets, models or seeds were fixed there; name another --output"
@@ -110,11 +111,22 @@ def fix_questions(claims: Claims, experiment: Experiment, folder: Path) -> Exper
     else:
         # A journal will lie here, which decides what a resume runs: nobody else may enter.
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
         settings = experiment.to_dict()
-        write_whole(path, json.dumps({**asked, "fixed": now, "experiment": settings}, indent=1, sort_keys=True) + "\n")
+        write_whole(path, json.dumps({**asked, "experiment": settings}, indent=1, sort_keys=True) + "\n")
     about = f"Claims of {claims.source}. SHA-256 of {QUESTIONS}: {_file_digest(path)}"
     return experiment.model_copy(update={"description": about})
+
+
+def read_questions(path: Path) -> dict[str, Any]:
+    """Return the questions that a file holds.
+
+    Raises:
+        ConfigError: If the file is damaged.
+    """
+    try:
+        return dict(read_state(path))
+    except (ValueError, TypeError):
+        raise ConfigError(f"{path}: is damaged; restore it from a backup, or name another --output") from None
 
 
 def forget_questions(folder: Path) -> None:
@@ -161,7 +173,8 @@ def _written(
 ) -> Certified:
     results, count = decide_claims(claims, cells), sum(map(len, cells.values()))
     answers = answers_to_claims(claims, results, count, caveats)
-    environment, questions = describe_environment(), _questions(folder)
+    environment = describe_environment()
+    questions = _fixed_questions(claims, [summary.history for summary in summaries], folder)
     content: dict[str, Any] = {
         "format": FORMAT,
         "claims": claims.name,
@@ -203,10 +216,22 @@ def _written(
     return answers, content
 
 
-def _questions(folder: Path) -> dict[str, str] | None:
-    """Return when the questions of a folder were fixed, and the digest of their file; ``None`` without questions."""
+def _fixed_questions(claims: Claims, histories: Sequence[History], folder: Path) -> dict[str, str] | None:
+    """Return when the questions of a folder were fixed, by the journals, and the digest of their file.
+
+    Returns:
+        ``None`` where the file does not ask these claims, or where a journal did not have its digest before the first
+        trial: the questions were not fixed before training.
+    """
     path = folder / QUESTIONS
-    return {"fixed": read_state(path)["fixed"], "sha256": _file_digest(path)} if path.exists() else None
+    if not histories or not path.exists() or read_questions(path).get("claims") != claims.model_dump(mode="json"):
+        return None
+    digest = _file_digest(path)
+    starts = [history.start_before_trials for history in histories]
+    fixed = [start.time for start in starts if start and digest in str(start.experiment.get("description"))]
+    if len(fixed) < len(histories):
+        return None
+    return {"fixed": f"{datetime.fromtimestamp(min(fixed), UTC):%Y-%m-%dT%H:%M:%SZ}", "sha256": digest}
 
 
 def _file_digest(path: Path) -> str:
@@ -342,6 +367,7 @@ def answers_to_claims(
             *caveats,
             "A claim holds where every test of its form is significant; p is Holm-adjusted over the claims.",
             "The p of a contradicted claim is that of its opposite.",
+            "These tests vary the runs alone: the answers are about these test images, and not about new ones.",
             f"A page without any true claim calls one of them true in at most {share_text(claims.level)} of pages.",
         ),
     )

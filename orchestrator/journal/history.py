@@ -121,6 +121,7 @@ class History:
         source: Where the records come from, for messages.
         experiment: The experiment of the newest start; false before the first start.
         confirm: The confirmation of the newest start that had one: a search may start again without one.
+        start_before_trials: The newest start before the first trial; what it says was settled before any training.
         data, data_caveats, environment, storage, options: Those of the newest start, see ``ExperimentStarted``.
         footprints: Study -> the most bytes of GPU memory that a trial took, and the bytes that were free before;
             measured with the resources and on the machine of the newest start.
@@ -147,6 +148,7 @@ class History:
     source: str = "the journal"
     experiment: BegunExperiment = NO_EXPERIMENT
     confirm: BegunConfirm = field(default_factory=BegunConfirm)
+    start_before_trials: records.ExperimentStarted | None = None
     data: Mapping[str, str] = field(default_factory=dict)
     data_caveats: Mapping[str, Sequence[str]] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
@@ -264,6 +266,8 @@ class History:
             self.fusions, self.footprints = {}, {}
         # Configs of trials may have names that plug-ins define, which readers have to know; no code of a plug-in runs.
         use(begun.plugins)
+        if not self.trials:
+            self.start_before_trials = record
         self.experiment, self.data = begun, record.data
         self.data_caveats = record.data_caveats
         self.confirm = begun.confirm or self.confirm

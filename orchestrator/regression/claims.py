@@ -18,6 +18,7 @@ from orchestrator.claims.certificate import (
     digest_of,
     fix_questions,
     forget_questions,
+    read_questions,
 )
 from orchestrator.claims.claims import Claims
 from orchestrator.claims.engine import Outcome
@@ -121,8 +122,8 @@ def can_resume_claims(rerun: Path, claims: Claims, experiment: Experiment) -> bo
     if not (folder / JOURNAL_FILE).exists():
         return False
     asked = {"claims": claims.model_dump(mode="json"), "experiment": _named(experiment, rerun).to_dict()}
-    fixed = read_state(folder / QUESTIONS)
-    is_same = {name: fixed[name] for name in asked} == asked
+    fixed = read_questions(folder / QUESTIONS)
+    is_same = {name: fixed.get(name) for name in asked} == asked
     return is_same and read_history(folder).environment.get("git_revision") == git_revision()
 
 

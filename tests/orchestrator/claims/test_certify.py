@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -74,6 +76,84 @@ def test_the_questions_are_fixed_before_training_and_cannot_be_moved(tmp_path: P
         fix_questions(claims, cells_experiment(claims, ["pets"], ["vsepp"], 6, []), folder)
     forget_questions(folder)
     assert not folder.exists()
+
+
+CLAIMS_FILE = """
+name: two
+source: A test
+experiment: {losses: [nt_xent, triplet_sh], search: {sampler: random, trials: 1}}
+claims:
+  - id: wins
+    number: 1
+    statement: NT-Xent wins.
+    where: table 1
+    holds_if:
+      - {kind: beats, loss: nt_xent, against: [triplet_sh], metrics: [rsum]}
+"""
+
+
+def edit_the_claims(claims: Path, folder: Path) -> None:
+    claims.write_text(
+        CLAIMS_FILE.replace("beats, loss: nt_xent, against: [triplet_sh]", "above, loss: nt_xent, than: 1")
+    )
+
+
+def edit_the_questions(claims: Path, folder: Path) -> None:
+    path = folder / "questions.json"
+    path.write_text(path.read_text().replace("{", '{"fixed": "2026-01-01T00:00:00Z", ', 1))
+
+
+def edit_both_and_start_again(claims: Path, folder: Path) -> None:
+    edit_the_claims(claims, folder)
+    (folder / "questions.json").unlink()
+    asked = load_claims(str(claims))
+    with begun(folder, fix_questions(asked, cells_experiment(asked, ["pets"], [], 2, []), folder)):
+        pass
+
+
+@pytest.mark.parametrize("attack", [None, edit_the_claims, edit_the_questions, edit_both_and_start_again])
+def test_only_questions_that_the_journal_knew_before_training_are_certified_as_fixed(
+    tmp_path: Path, cli: CommandLine, attack: Callable[[Path, Path], None] | None
+) -> None:
+    claims, folder = tmp_path / "two.yaml", tmp_path / "certify-two"
+    claims.write_text(CLAIMS_FILE)
+    asked = load_claims(str(claims))
+    ready = fix_questions(asked, cells_experiment(asked, ["pets"], [], 2, []), folder)
+    with begun(folder, ready) as ledger:
+        pairs = [(add_trial(ledger, [10.0], loss=loss), [50.0, 52.0]) for loss in ("nt_xent", "triplet_sh")]
+        open_test(ledger, add_repeats(ledger, pairs))
+    if attack is not None:
+        attack(claims, folder)
+    found = cli.json("certify", claims, "--with", "certify-two", "--output", tmp_path)
+    said = (folder / "certificate.html").read_text(encoding="utf-8")
+    assert ("not before training" in said) == (found["questions"] is None) == (attack is not None)
+    if attack is None:
+        assert found["questions"]["sha256"] == hashlib.sha256((folder / "questions.json").read_bytes()).hexdigest()
+        (start, *_) = (folder / "journal.jsonl").read_text().splitlines()
+        date = datetime.fromtimestamp(json.loads(start)["time"], UTC)
+        assert found["questions"]["fixed"] == f"{date:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def test_a_training_without_the_questions_takes_their_date_from_the_certificate(
+    tmp_path: Path, cli: CommandLine
+) -> None:
+    claims, folder = tmp_path / "two.yaml", tmp_path / "certify-two"
+    claims.write_text(CLAIMS_FILE)
+    asked = load_claims(str(claims))
+    with begun(folder, fix_questions(asked, cells_experiment(asked, ["pets"], [], 2, []), folder)):
+        pass
+    with begun(tmp_path / "before"):
+        pass
+    answer = ("certify", claims, "--output", tmp_path, "--with", "certify-two")
+    assert cli.json(*answer)["questions"] is not None
+    assert cli.json(*answer, "--with", "before")["questions"] is None
+
+
+def test_damaged_questions_are_one_message(tmp_path: Path) -> None:
+    claims = load_claims("ecir-2022")
+    (tmp_path / "questions.json").write_text("[1, 2")
+    with pytest.raises(ConfigError, match=r"questions\.json: is damaged; restore it"):
+        fix_questions(claims, cells_experiment(claims, ["pets"], ["vsepp"], 5, []), tmp_path)
 
 
 @pytest.mark.parametrize(
