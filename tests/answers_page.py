@@ -43,7 +43,7 @@ The sentences with which the terminal, the report and the files answer a questio
 
 An answer has a verdict. `better`: the winner leads by more than chance. `tie`: no significant difference. `worse`: the
 winner was best on val and is worse on test. `untested`: the values do not suffice for a test. `unconfirmed`: no
-fresh seeds have been trained yet.
+fresh seeds have been trained yet. A sentence that a row above has is not repeated.
 """
 
 Case = tuple[str, Sequence[str]]
@@ -449,7 +449,12 @@ def page() -> str:
     parts = [INTRODUCTION]
     for question, cases in groups.items():
         parts.append(f"## {question}\n\n| when | verdict | sentences |\n|---|---|---|")
-        parts[-1] += "".join(f"\n| {when} | {verdict} | {'<br>'.join(said)} |" for when, verdict, said in cases) + "\n"
+        rows, known = [], set[str]()
+        for when, verdict, said in cases:
+            new = [sentence for sentence in said if sentence not in known]
+            known.update(new)
+            rows += [f"\n| {when} | {verdict} | {'<br>'.join(new)} |"] if new else []
+        parts[-1] += "".join(rows) + "\n"
     return "\n".join(parts)
 
 

@@ -7,6 +7,7 @@ import inspect
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -21,6 +22,8 @@ from orchestrator.cli import app
 from orchestrator.commands.keys import KINDS, Listed, list_keys, meanings_in
 from orchestrator.commands.list_names import meaning_of
 from orchestrator.journal import records
+from search_spaces import SPACES
+from trainables.model_parameters import FEATURES
 
 TITLES = {
     "experiment": "An experiment (`orchestrator search`)",
@@ -80,12 +83,29 @@ def write_reference() -> str:
     ]
     for kind in KINDS:
         rows = [
-            (f"`{key['name']}`", key["type"], f"`{key['default']}`", key["meaning"])
+            (f"`{key['name']}`", _shorter(key["type"]), f"`{key['default']}`", _without_limit(key))
             for key in list_keys(kind)
             if kind == "experiment" or not key["name"].startswith(LISTED_ONCE)
         ]
         lines += ["", f"## {TITLES[kind]}", "", *markdown_table(("key", "type", "default", "meaning"), rows)]
     return "\n".join(lines) + "\n"
+
+
+def _shorter(kind: str) -> str:
+    """Return a type with the command that lists names in place of the names of all losses or models."""
+    for what, names in (("losses", SPACES), ("models", FEATURES)):
+        kind = kind.replace(", ".join(f"`{name}`" for name in names), f"name of `orchestrator list {what}`")
+    return kind
+
+
+def _without_limit(key: Listed) -> str:
+    """Return the meaning of a key without a limit that its type has already."""
+    limits = {">=": "at least", ">": "above"}
+    return re.sub(
+        r",? (>=?) ([\d.]+)(?=[,:;.]( |$))",
+        lambda found: "" if f"{limits[found[1]]} {found[2]}" in key["type"] else found[0],
+        key["meaning"],
+    )
 
 
 def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -130,27 +150,48 @@ def list_commands() -> list[Command]:
 
 
 def write_command_reference() -> str:
-    """Return the reference of all commands as Markdown."""
+    """Return the reference of all commands as Markdown; options that several commands share stand there once."""
+    commands = list_commands()
+    uses: dict[tuple[str, str], list[str]] = {}
+    for command in commands:
+        for parameter in command.parameters:
+            uses.setdefault(_row(parameter), []).append(f"`{command.name}`")
+    shared = {row: names for row, names in uses.items() if len(names) > 2}
+    once = Counter(name for name, _ in shared)
+    described = [
+        (name, meaning if once[name] == 1 else f"{meaning} Of {', '.join(names)}.")
+        for (name, meaning), names in shared.items()
+    ]
+    columns = ("argument or option", "meaning")
     lines = [
         "# All commands",
         "",
         "Made from the code by `python docs/site/references.py commands`; do not edit it by hand.",
         "",
         "Run a command after `. .venv/bin/activate`, or as `.venv/bin/orchestrator`. `--help` of a command says the",
-        "same as this page. Arguments in brackets can be left out.",
+        "same as this page, with the types. Arguments in brackets can be left out; defaults are in brackets.",
         "",
         *markdown_table(("exit code", "meaning"), [(str(code), meaning) for code, meaning in EXIT_CODES]),
+        "",
+        "## Options of several commands",
+        "",
+        *markdown_table(columns, described),
     ]
-    for command in list_commands():
+    for command in commands:
+        rows = [_row(parameter) for parameter in command.parameters]
         lines += ["", f"## `{command.name}`", "", f"    {command.usage}", "", command.meaning]
-        if rows := [_row(parameter) for parameter in command.parameters]:
-            lines += ["", *markdown_table(("argument or option", "value", "default", "meaning"), rows)]
+        if own := [row for row in rows if row not in shared]:
+            lines += ["", *markdown_table(columns, own)]
+        if also := [f"`{row[0].split('`')[1].split()[0]}`" for row in rows if row in shared]:
+            lines += ["", f"Also {', '.join(also)}."]
     return "\n".join(lines) + "\n"
 
 
-def _row(parameter: Mapping[str, Any]) -> tuple[str, ...]:
-    name, value, default, meaning, _ = parameter.values()
-    return f"`{name}`", value, default if default in ("", "required") else f"`{default}`", meaning
+def _row(parameter: Mapping[str, Any]) -> tuple[str, str]:
+    name, value, default, meaning, is_argument = parameter.values()
+    shown = f"`{name} {value.strip('`')}`" if re.fullmatch("`[^`]+`", value) and not is_argument else f"`{name}`"
+    choices = f" One of {value}." if "`, `" in value else ""
+    return shown + (f" (`{default}`)" if default not in ("", "required") else ""), meaning + choices
 
 
 def _leaves(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
