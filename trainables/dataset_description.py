@@ -29,7 +29,6 @@ from trainables.data.tokenizers import REASONS, THRESHOLD, UNKNOWN, Tokenizer, V
 from trainables.errors import DataError
 from trainables.files import remembered
 from trainables.judgements.files import find_judgement_files, load_judgements
-from trainables.metrics import embedding_metrics
 from trainables.ranks import chance_rsum
 
 UNKNOWN_SHARE = 1 / 3
@@ -156,8 +155,11 @@ def zero_shot_rsum(images: np.ndarray, captions: np.ndarray, image_of_caption: n
     """
     if images.ndim != 2 or images.shape[1] != captions.shape[1]:
         return None
+    # A description of a dataset without such features loads no torch.
     from torch import from_numpy
     from torch.nn.functional import normalize
+
+    from trainables.metrics import embedding_metrics
 
     first, second = (normalize(from_numpy(side.astype(np.float32)), dim=1) for side in (images, captions))
     return round(embedding_metrics(first, second, from_numpy(np.array(image_of_caption)))["rsum"], 2)

@@ -44,19 +44,11 @@ def import_(
     check_target(out)
     rule = None if split is None else parse_rule(split, seed)
     columns = Columns(image, caption, split_column, group)
-    words = [
-        typed_program(),
-        "data",
-        "import",
-        *map(str, sources),
-        "--out",
-        str(out),
-        "--split",
-        "80/10/10",
-        "--seed",
-        "0",
-    ]
-    plan = read_plan(sources, features or [], columns, rule, f"draw them with: {shlex.join(words)}")
+    named = [("--image", image), ("--caption", caption), ("--group", group), ("--out", out), ("--split", "80/10/10")]
+    options = [*(("--features", file) for file in features or []), *((key, value) for key, value in named if value)]
+    words = [typed_program(), "data", "import", *sources, *(part for option in options for part in option)]
+    advice = f"draw them with: {shlex.join(map(str, words))} --seed {seed}"
+    plan = read_plan(sources, features or [], columns, rule, advice)
     zero_shot = zero_shot_of(plan)
     if not as_json:
         say(*_table(plan.taken))

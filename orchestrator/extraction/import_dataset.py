@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from trainables.data.importing.splits import Rule
 from trainables.data.text_files import file_digest
 from trainables.dataset_description import Description, describe_dataset
 from trainables.errors import ConfigError, DataError
-from trainables.files import aside, force_to_disk, make_writable, take_place, write_whole
+from trainables.files import aside, force_to_disk, make_writable, write_whole
 
 PICTURES = "images"
 """Folder of the pictures in a dataset that was imported."""
@@ -43,61 +44,66 @@ def zero_shot_of(plan: Plan) -> dict[str, Any]:
 
 
 def check_target(out: Path) -> None:
-    """Refuse a folder that is there, or whose parent cannot be written (``ConfigError``)."""
-    if out.exists():
+    """Refuse a folder that is there, or that cannot be made (``ConfigError``); nothing is made yet."""
+    if out.exists() or out.is_symlink():
         raise ConfigError(f"--out {out}: is there already; remove it, or choose another name")
     try:
-        make_writable(out.absolute().parent)
+        make_writable(next(folder for folder in out.absolute().parents if folder.exists()))
     except OSError as error:
         raise ConfigError(f"--out {out}: cannot be written: {error.strerror}") from None
 
 
-def write_dataset(
-    plan: Plan,
-    out: Path,
-    sources: Sequence[Path],
-    rule: Rule | None,
-    on_picture: Callable[[int], None] = lambda n: None,
-) -> Description:
+def write_dataset(plan: Plan, out: Path, sources: Sequence[Path], rule: Rule | None) -> Description:
     """Write a planned dataset, whole or not at all, and return its description.
 
     The folder has ``dataset_NAME.json``, a Karpathy JSON with a record of the import, ``images`` with hard links to the
     pictures, or copies, and the features.
 
     Raises:
-        DataError: If the dataset has problems; nothing is left then.
+        DataError: If the dataset has problems, or cannot be written; nothing is left then.
     """
-    with aside(out) as partial:
-        images = list(plan.images)
-        record = {
-            "sources": [_about(path) for path in sources],
-            "splits": plan.splits,
-            "seed": None if rule is None else rule.seed,
-            "captions_digest": captions_digest(images),
-            "taken": [asdict(taken) for taken in plan.taken],
-        }
-        content = {"dataset": out.name, "imported": record, "images": [_entry(image) for image in images]}
-        write_whole(partial / f"dataset_{out.name}.json", json.dumps(content, ensure_ascii=False) + "\n")
-        for number, (image, picture) in enumerate(zip(images, plan.pictures, strict=True), 1):
-            if picture is not None:
-                _put(picture, partial / PICTURES / image.filename)
-            on_picture(number)
-        origin = {"imported": [path.name for path in sources]}
-        of_images = plan.features.get("images")
-        kinds = {"images": "global" if of_images is None or of_images.ndim == 2 else "regions", "captions": TEXT}
-        digests = {
-            "images": {"images_digest": images_digest(images)},
-            "captions": {"captions_digest": captions_digest(images)},
-        }
-        for side, rows in plan.features.items():
-            about = {"kind": kinds[side], **origin, **digests[side]}
-            write_features([partial / f"features_{kinds[side]}.npy"], [rows], [about])
-        description = describe_dataset(str(partial.absolute()), partial.absolute().parent)
-        if description.problems:
-            raise DataError([problem.replace(str(partial.absolute()), str(out)) for problem in description.problems])
-        force_to_disk(partial)
-        take_place(partial, out)
+    try:
+        with aside(out) as beside:
+            # Under its own name, by which what is prepared of it is found again.
+            partial = beside / out.name
+            _fill(partial, plan, sources, rule)
+            description = describe_dataset(out.name, beside)
+            if description.problems:
+                raise DataError([problem.replace(str(partial), str(out)) for problem in description.problems])
+            force_to_disk(partial)
+            # Not ``take_place``: what another process has written there meanwhile stays.
+            partial.rename(out)
+            force_to_disk(out.absolute().parent)
+    except OSError as error:
+        raise DataError(f"{out}: cannot be written: {error.strerror}; nothing is left of it") from None
     return description
+
+
+def _fill(folder: Path, plan: Plan, sources: Sequence[Path], rule: Rule | None) -> None:
+    """Write the files of a planned dataset into a new folder."""
+    folder.mkdir()
+    images = list(plan.images)
+    record = {
+        "sources": [_about(path) for path in sources],
+        "splits": plan.splits,
+        "seed": None if rule is None else rule.seed,
+        "captions_digest": captions_digest(images),
+        "taken": [asdict(taken) for taken in plan.taken],
+    }
+    content = {"dataset": folder.name, "imported": record, "images": [_entry(image) for image in images]}
+    write_whole(folder / f"dataset_{folder.name}.json", json.dumps(content, ensure_ascii=False) + "\n")
+    for image, picture in zip(images, plan.pictures, strict=True):
+        if picture is not None:
+            _put(picture, folder / PICTURES / image.filename)
+    of_images = plan.features.get("images")
+    kinds = {"images": "global" if of_images is None or of_images.ndim == 2 else "regions", "captions": TEXT}
+    digests = {
+        "images": {"images_digest": images_digest(images)},
+        "captions": {"captions_digest": captions_digest(images)},
+    }
+    for side, rows in plan.features.items():
+        about = {"kind": kinds[side], "imported": [path.name for path in sources], **digests[side]}
+        write_features([folder / f"features_{kinds[side]}.npy"], [rows], [about])
 
 
 def _entry(image: Image) -> dict[str, Any]:
@@ -119,9 +125,9 @@ def _put(picture: Path | Callable[[], bytes], target: Path) -> None:
     """Give a picture its place in the dataset: a hard link, which takes no space, or a copy on another disk."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(picture, Path):
-        try:
+        with suppress(OSError):
             os.link(picture.resolve(), target)
-        except OSError:
-            target.write_bytes(read_picture(picture))
-    else:
-        target.write_bytes(picture())
+            return
+    # Never into a file that is there: it may be a link to a picture of the user's.
+    with target.open("xb") as file:
+        file.write(read_picture(picture))

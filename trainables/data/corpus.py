@@ -137,7 +137,7 @@ def check_records(corpus: Corpus) -> list[str]:
     problems += [
         f"{image.place}: the id {image.id!r:.60} is no Unicode text (half of a surrogate pair)"
         for image in corpus.images
-        if not _is_unicode(image.id)
+        if not is_unicode(image.id)
     ]
     problems += [f"{image.place}: image without captions" for image in corpus.images if not image.captions]
     return problems + _repeated(corpus.images, "id") + _repeated(corpus.images, "filename")
@@ -164,14 +164,14 @@ def caption_problem(caption: object) -> str | None:
         return f"the caption must be text, got {caption!r:.60}"
     if not caption.strip():
         return "empty caption: write one, or remove the record"
-    if not _is_unicode(caption):
+    if not is_unicode(caption):
         return f"the caption {caption!r:.60} is no Unicode text (half of a surrogate pair)"
     return None
 
 
 def filename_problem(filename: object) -> str | None:
     """Say what keeps a file name from being looked up inside the data root; ``None`` if it is good."""
-    if not isinstance(filename, str) or not filename or "\0" in filename or not _is_unicode(filename):
+    if not isinstance(filename, str) or not filename or "\0" in filename or not is_unicode(filename):
         return f"the file name must be text, got {filename!r:.60}"
     if PurePosixPath(filename).is_absolute() or PureWindowsPath(filename).drive or filename.startswith("\\"):
         return f"file name {filename!r} is absolute; give it relative to the dataset's folder"
@@ -180,7 +180,8 @@ def filename_problem(filename: object) -> str | None:
     return None
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
+    """Say whether a text can be written as UTF-8; half of a surrogate pair cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:

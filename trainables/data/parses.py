@@ -97,7 +97,15 @@ def _words(lines: list[tuple[int, str]]) -> tuple[tuple[Word, ...], str | None]:
         if len(columns[6]) > 5:
             return (), f"line {number} names a head that is not there: {columns[6]!r:.20}"
         words.append(Word(columns[1], columns[2], columns[3], columns[4], int(columns[6]) - 1, columns[7]))
-    outside = [word.form for place, word in enumerate(words) if word.head >= len(words) or word.head == place]
-    if outside:
-        return (), f"the word {outside[0]!r:.30} has a head that is not there, or itself"
+    if outside := [word.form for word in words if word.head >= len(words)]:
+        return (), f"the word {outside[0]!r:.30} has a head that is not there"
+    rooted = {-1}
+    for place in range(len(words)):
+        path: list[int] = []
+        while place not in rooted:
+            if place in path:
+                return (), f"the word {words[place].form!r:.30} is below itself: its heads lead back to it"
+            path.append(place)
+            place = words[place].head
+        rooted.update(path)
     return tuple(words), None

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from tests.support.commands import CommandLine
+from tests.support.own_files import PICTURES, write_pictures
 
 pytestmark = pytest.mark.usefixtures("own_folders")
 
@@ -111,3 +112,41 @@ def test_an_import_shows_what_it_takes_and_leads_to_the_first_search(tmp_path: P
     assert "no problems found" in cli.shows("data", "describe", "mine")
     code, _, err = cli.run(*arguments)
     assert code == 2 and err == f"error: --out {target}: is there already; remove it, or choose another name\n"
+
+
+def pairs_of(folder: Path) -> Path:
+    """Return a table of captions with pictures beside it, and no splits."""
+    lines = [f'photo{number:03d}.jpg,"A dog, number {number}"' for number in range(PICTURES)]
+    write_pictures(folder / "pictures")
+    (folder / "t.csv").write_text("\n".join(["image,caption", *lines]) + "\n")
+    return folder / "t.csv"
+
+
+def test_import_shows_first_then_writes_once(tmp_path: Path, cli: CommandLine) -> None:
+    source = ("data", "import", pairs_of(tmp_path), tmp_path / "pictures", "--out", tmp_path / "deep" / "own")
+    drawn = (*source, "--split", "8/1/1")
+    assert "number 3" not in cli.shows(*drawn, "--dry-run")
+    assert not (tmp_path / "deep").exists()
+    assert f"{PICTURES} pictures, {PICTURES} captions" in cli.shows(*drawn)
+    code, _, err = cli.run(*drawn)
+    assert (code, len(err.splitlines())) == (2, 1) and "is there already" in err
+    described = cli.shows("data", "describe", "own", "--data-root", tmp_path / "deep")
+    assert described.splitlines()[-1] == "no problems found"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--caption", "captoin", "--split", "8/1/1"), "--caption captoin: t.csv has the columns image, caption"),
+        (("--split", "80/10"), "--split must be three shares above 0 of train, val and test, such as 80/10/10"),
+        (("--caption", "caption"), " --caption caption --out deep/own --split 80/10/10 --seed 0"),
+    ],
+    ids=["column", "shares", "no splits"],
+)
+def test_a_refused_import_makes_nothing(
+    tmp_path: Path, cli: CommandLine, options: tuple[str, ...], message: str
+) -> None:
+    code, out, err = cli.run("data", "import", pairs_of(tmp_path), *options, "--out", "deep/own")
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert message in err
+    assert not Path("deep").exists()

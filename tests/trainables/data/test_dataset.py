@@ -404,12 +404,13 @@ def test_the_splits_that_annotations_tell_are_used(tmp_path: Path, how: dict[str
     ("how", "message"),
     [
         ({"file": "captions_all.json"}, "the annotations name no splits: give each image a field 'split'"),
+        ({"file": "captions_all.json"}, "or draw splits with `orchestrator data import FOLDER --split 80/10/10"),
         ({"test": "held_out"}, "captions_held_out.json: image 9: neither a field 'split' nor the file's name gives"),
         ({"test": "trainval"}, "captions_trainval.json: image 9: neither a field 'split' nor the file's name gives"),
         ({"test": "val"}, "split 'test' has no images"),
         ({"file": "captions_all.json", "field": True, "val": "most"}, "'split' must be one of train, training"),
     ],
-    ids=["none", "unknown name", "two splits", "no test", "unknown field"],
+    ids=["none", "none, and a command", "unknown name", "two splits", "no test", "unknown field"],
 )
 def test_annotations_that_tell_no_splits_or_not_all_are_refused(
     tmp_path: Path, how: dict[str, Any], message: str

@@ -179,6 +179,10 @@ DAMAGES = {
         text("captions.conllu", LINE.rpartition("\t")[0]),
         "line 1 must have 10 columns with tabs between, got 9",
     ),
+    "heads in a circle": (
+        text("captions.conllu", conllu([("A", 2, "x"), ("dog", 3, "x"), ("runs", 2, "x")])),
+        "the word 'dog' is below itself",
+    ),
     "a head outside": (text("captions.conllu", conllu([("A", 7, "x")])), "the word 'A' has a head that is not there"),
     "no number": (
         text("captions.conllu", LINE.replace("\t2\t", "\tx\t")),

@@ -79,6 +79,8 @@ def _add_row(
             )
             return
         texts += listed
+    if not texts:
+        material.problems.append(f"{place}: {', '.join(captions)} must have a caption, got an empty list")
     for text in texts:
         if wrong := caption_problem(text):
             material.problems.append(f"{place}: {wrong}")

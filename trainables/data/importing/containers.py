@@ -11,7 +11,7 @@ from trainables.data.formats import coco
 from trainables.data.importing.columns import named_in_folder, read_pairs
 from trainables.data.importing.material import PICTURES, Columns, Material, Pair, Taken, as_texts, is_picture
 from trainables.data.importing.tables import Table, read_table
-from trainables.data.text_files import read_json, read_text
+from trainables.data.text_files import numbered_lines, read_json, read_text
 from trainables.errors import DataError, reason_of
 from trainables.extras import is_installed, require
 from trainables.files import parse_state
@@ -45,7 +45,7 @@ def read_shards(files: Sequence[Path]) -> Material:
             place = f"{path}: {sample['__key__']}"
             picture = next((suffix for suffix in sample if f".{suffix.lower()}" in PICTURES), None)
             texts = _texts_of(sample)
-            if picture is None or texts is None:
+            if picture is None or not texts:
                 there = ", ".join(suffix for suffix in sample if not suffix.startswith("__"))
                 material.problems.append(f"{place}: must have a picture and a txt, or a json with caption; has {there}")
                 continue
@@ -66,16 +66,21 @@ def read_shards(files: Sequence[Path]) -> Material:
 
 def _samples(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, tuple[int, int]]]]:
     """Yield the samples of a shard, with offset and size of each member by name."""
-    from webdataset.tariterators import group_by_keys, tar_file_expander
+    from webdataset.tariterators import base_plus_ext, group_by_keys, tar_file_expander
 
     try:
-        with tarfile.open(path) as archive:
-            members = {member.name: (member.offset_data, member.size) for member in archive if member.isfile()}
+        # Not compressed: pictures are read from their places in the file.
+        with tarfile.open(path, "r:") as archive:
+            files = [(*base_plus_ext(member.name), member) for member in archive if member.isfile()]
+        # The samples have suffixes in lower case.
+        members = {f"{key}.{suffix.lower()}": (file.offset_data, file.size) for key, suffix, file in files if key}
         with path.open("rb") as stream:
             for sample in group_by_keys(tar_file_expander([{"url": str(path), "stream": stream}])):
                 yield sample, members
     except (OSError, tarfile.TarError, ValueError, EOFError) as error:
-        raise DataError(f"{path}: cannot be read as a shard of webdataset: {reason_of(error)}") from None
+        raise DataError(
+            f"{path}: cannot be read as a shard of webdataset: {reason_of(error)}; a compressed one must be unpacked"
+        ) from None
 
 
 def _texts_of(sample: dict[str, Any]) -> Sequence[str] | None:
@@ -163,9 +168,11 @@ def read_texts_beside(folder: Path, pictures: Sequence[Path]) -> Material:
             continue
         name = named_in_folder(picture, folder)
         split = one_split(PurePosixPath(name).parent.as_posix())
-        for number, line in enumerate(read_text(text).splitlines(), 1):
-            if line.strip():
-                material.pairs.append(Pair(f"{text}: line {number}", name, line.strip(), split, "", picture))
+        pairs = [
+            Pair(place, name, line.strip(), split, "", picture) for place, line in numbered_lines(text) if line.strip()
+        ]
+        material.pairs += pairs
+        material.problems += [] if pairs else [f"{text}: {caption_problem('')}"]
     if material.pairs and all(pair.split for pair in material.pairs):
         material.splits_named = "the folders of the pictures"
     material.taken.append(Taken(f"{folder.name}/", f"{len(pictures):,} pictures with a text beside each"))

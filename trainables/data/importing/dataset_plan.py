@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from trainables.data.corpus import SPLITS, Image, filename_problem
+from trainables.data.corpus import SPLITS, Image, filename_problem, is_unicode
 from trainables.data.importing.columns import suffix_of
 from trainables.data.importing.features import Matrix, Order, choose_sides, in_order, side_of
 from trainables.data.importing.material import Material, Pair, Taken, is_picture
@@ -54,7 +54,7 @@ def plan_dataset(material: Material, matrices: Sequence[Matrix], rule: Rule | No
     """
     if material.problems:
         raise DataError(material.problems)
-    entries = _entries(material.pairs)
+    entries = _entries(material.pairs, splits_count=rule is None)
     order = Order([entry.pair.image for entry in entries], _owners(entries, len(material.pairs)))
     groups = join_groups([entry.keys for entry in entries])
     splits, how = _splits(material, entries, groups, rule, advice)
@@ -77,18 +77,25 @@ def plan_dataset(material: Material, matrices: Sequence[Matrix], rule: Rule | No
     return Plan(images, pictures, features, how, [*material.taken, *taken])
 
 
-def _entries(pairs: Sequence[Pair]) -> list[_Entry]:
-    """Return the images of pairs in the order in which they are named first; ``DataError`` names contradictions."""
+def _entries(pairs: Sequence[Pair], *, splits_count: bool) -> list[_Entry]:
+    """Return the images of pairs in the order in which they are named first.
+
+    Raises:
+        DataError: If a name is no Unicode, or where ``splits_count`` a picture is in two splits.
+    """
     digests: dict[object, str] = {}
     entries: dict[tuple[str, str], _Entry] = {}
     problems = []
     for row, pair in enumerate(pairs):
+        if not is_unicode(pair.image):
+            problems.append(f"{pair.place}: the picture's name {pair.image!r:.80} is no Unicode text")
+            continue
         digest = _digest_of(pair, digests)
         entry = entries.get((pair.image, digest))
         if entry is None:
             keys = [f"bytes {digest}"] if digest else [f"name {pair.image}"]
             entry = entries[pair.image, digest] = _Entry(pair, digest, [], [], keys)
-        elif entry.pair.split != pair.split:
+        elif splits_count and entry.pair.split != pair.split:
             problems.append(
                 f"{pair.place}: {pair.image!r:.80} is of {pair.split!r:.40} here and of {entry.pair.split!r:.40} in "
                 f"{entry.pair.place}: one picture must be in one split"
@@ -156,7 +163,7 @@ def _file_names(entries: Sequence[_Entry]) -> list[str]:
             name += entry.pair.picture.suffix.lower()
         elif entry.pair.picture is not None and not is_picture(name):
             name += suffix_of(read_picture(entry.pair.picture))
-        if name in taken:
+        while name in taken:
             path = PurePosixPath(name)
             name = path.with_name(f"{entry.digest[:12] or number}-{path.name}").as_posix()
         taken.add(name)

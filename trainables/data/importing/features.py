@@ -207,7 +207,10 @@ def in_order(matrix: Matrix, side: str, order: Order) -> tuple[np.ndarray, str]:
 
 def _by_name(matrix: Matrix, order: Order) -> list[int]:
     whole = {name: row for row, name in enumerate(matrix.names)}
-    by_file = {PurePath(name).stem: row for row, name in enumerate(matrix.names)}
+    by_file: dict[str, int] = {}
+    for name, row in whole.items():
+        # Names of two folders may end alike: then neither is meant.
+        by_file[PurePath(name).stem] = -1 if PurePath(name).stem in by_file else row
     rows = [whole.get(name, by_file.get(PurePath(name).stem, -1)) for name in order.images]
     if -1 in rows:
         name = order.images[rows.index(-1)]

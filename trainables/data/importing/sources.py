@@ -22,7 +22,7 @@ from trainables.data.importing.containers import (
 )
 from trainables.data.importing.features import SUFFIXES as FEATURE_SUFFIXES
 from trainables.data.importing.line_lists import lists_pictures, read_line_lists
-from trainables.data.importing.material import Columns, Material, Taken
+from trainables.data.importing.material import Columns, Material, Pair, Taken
 from trainables.data.importing.tables import SUFFIXES as TABLE_SUFFIXES
 from trainables.data.importing.tables import read_table
 from trainables.errors import DataError, UserError
@@ -60,7 +60,7 @@ def read_sources(sources: Sequence[Path], columns: Columns) -> tuple[Material, l
             material.add(read_saved_dataset(source, columns))
         else:
             pictures[source] = pictures_below(source)
-            files += _files_of(source)
+            files += _files_of(source, pictures[source])
     features += [path for path in files if path.suffix.lower() in FEATURE_SUFFIXES]
     rest = [path for path in files if path not in features]
     for read in _groups(rest, columns):
@@ -93,13 +93,13 @@ def describe_folder(folder: Path) -> str | None:
     return f"{material.taken[0].what}: {material.taken[0].meaning}, {splits}"
 
 
-def _files_of(folder: Path) -> list[Path]:
+def _files_of(folder: Path, pictures: Sequence[Path]) -> list[Path]:
     """Return the files of a folder, and of its folder ``annotations``, that may be tables, shards or features."""
     known = (*TABLE_SUFFIXES, *SHARDS, *FEATURE_SUFFIXES, *LANGUAGES)
     inner = [folder, *(folder / name for name in ("annotations", "data", "train", "val", "validation", "dev", "test"))]
     paths = [path for place in inner if place.is_dir() for path in sorted(place.iterdir())]
     # A text beside a picture belongs to the picture.
-    beside = {picture.with_suffix("") for picture in pictures_below(folder)}
+    beside = {picture.with_suffix("") for picture in pictures}
     return [
         path
         for path in paths
@@ -114,6 +114,12 @@ def _groups(files: Sequence[Path], columns: Columns) -> Iterable[Material]:
     """Yield what was read of each group of files that belong together."""
     shards = [path for path in files if path.suffix.lower() in SHARDS]
     annotations = [path for path in files if path not in shards and is_coco(path)]
+    # COCO has files of boxes and of key points beside those of captions.
+    others = [path for path in annotations if not path.name.startswith("captions")]
+    if len(others) < len(annotations):
+        annotations = [path for path in annotations if path not in others]
+        files = [path for path in files if path not in others]
+        yield Material(taken=[Taken(path.name, "left out: another file has the captions") for path in others])
     texts = [path for path in files if path.suffix.lower() in LANGUAGES]
     if texts:
         texts += [path for path in files if path.suffix == ".txt" and lists_pictures(path)]
@@ -146,15 +152,25 @@ def _find_pictures(material: Material, pictures: dict[Path, list[Path]], beside:
     if not material.pairs or all(pair.picture is not None for pair in material.pairs):
         return
     known = _by_name(pictures)
-    folders = list(dict.fromkeys([*pictures, *beside]))
-    names = dict.fromkeys(pair.image for pair in material.pairs if pair.picture is None)
-    found = {name: _find(name, known, folders) for name in names}
-    if any(pictures.values()):
-        material.problems += [
-            f"{pair.place}: no picture {pair.image!r:.80} in the sources"
-            for pair in material.pairs
-            if pair.picture is None and found[pair.image] is None
-        ]
+    unfound: dict[str, Pair] = {}
+    for pair in material.pairs:
+        if pair.picture is None:
+            unfound.setdefault(pair.image, pair)
+    found: dict[str, Path | None] = {}
+    name_of: dict[Path, str] = {}
+    for name, pair in unfound.items():
+        places = _find(name, known, beside)
+        found[name] = places[0] if places else None
+        other = name_of.setdefault(places[0], name) if places else name
+        if len(places) > 1:
+            listed = " or ".join(map(str, places[:2]))
+            material.problems.append(f"{pair.place}: {name!r:.80} may be {listed}: name pictures with their folders")
+        elif other != name:
+            material.problems.append(
+                f"{pair.place}: {name!r:.80} and {other!r:.80} would both be {places[0]}: give the other picture too"
+            )
+        elif not places and any(pictures.values()):
+            material.problems.append(f"{pair.place}: no picture {name!r:.80} in the sources")
     material.pairs = [replace(pair, picture=pair.picture or found[pair.image]) for pair in material.pairs]
     there = sum(path is not None for path in found.values())
     material.taken += [
@@ -166,27 +182,23 @@ def _find_pictures(material: Material, pictures: dict[Path, list[Path]], beside:
         material.taken.append(Taken("pictures", "none given: only their names are kept"))
 
 
-def _by_name(pictures: dict[Path, list[Path]]) -> dict[str, Path | None]:
-    """Return the picture of each path below a folder, name, and name without suffix; ``None`` where several have it."""
-    known: dict[str, Path | None] = {}
-    for folder, below in pictures.items():
-        for path in below:
-            relative = path.relative_to(folder)
-            for name in {relative.as_posix(), relative.name, relative.stem}:
-                known[name] = None if known.get(name, path) != path else path
+def _by_name(pictures: dict[Path, list[Path]]) -> dict[str, list[Path]]:
+    """Return the pictures of each path below a folder, which begins with /, of each name, and name without suffix."""
+    known: dict[str, list[Path]] = {}
+    for path, folder in {path: folder for folder, below in pictures.items() for path in below}.items():
+        for name in {f"/{path.relative_to(folder).as_posix()}", path.name, path.stem}:
+            known.setdefault(name, []).append(path)
     return known
 
 
-def _find(name: str, known: dict[str, Path | None], folders: Sequence[Path]) -> Path | None:
+def _find(name: str, known: dict[str, list[Path]], beside: Sequence[Path]) -> list[Path]:
+    """Return the pictures that a name may mean: by its path, or else by the name of its file with or without suffix."""
     plain = name.replace("\\", "/")
-    for candidate in (plain, PurePosixPath(plain).name, f"{plain}.jpg", f"{plain.zfill(12)}.jpg"):
-        if known.get(candidate) is not None:
+    for candidate in (f"/{plain}", f"/{plain}.jpg", PurePosixPath(plain).name, f"{plain.zfill(12)}.jpg"):
+        if candidate in known:
             return known[candidate]
-    for folder in folders:
-        path = folder / plain
-        if ".." not in Path(plain).parts and path.is_file():
-            return path
-    return None
+    places = [] if ".." in Path(plain).parts else [folder / plain for folder in dict.fromkeys(beside)]
+    return [path for path in places if path.is_file()]
 
 
 def _nothing(sources: Sequence[Path], files: Sequence[Path], pictures: dict[Path, list[Path]]) -> str:

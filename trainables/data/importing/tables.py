@@ -8,8 +8,12 @@ import ast
 import csv
 import io
 import json
+import re
+import tokenize
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +86,10 @@ def _read_text_table(path: Path) -> Table:
         lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(map(str.strip, row))]
     except csv.Error as error:
         raise DataError(f"{path}: line {reader.line_num}: broken CSV: {error}") from None
-    header = lines[0][1]
+    # Pandas leaves the name of the column of row numbers empty.
+    header = [cell or f"column {number}" for number, cell in enumerate(lines[0][1], 1)]
     about = f"table separated by {SEPARATORS[separator]}"
-    if any(is_picture(cell) or not cell for cell in header) or len(set(header)) < len(header):
+    if any(map(is_picture, header)) or len(set(header)) < len(header):
         columns, about = [f"column {number}" for number in range(1, len(header) + 1)], f"{about}, without a header"
     else:
         columns, lines = header, lines[1:]
@@ -103,17 +108,16 @@ def _read_text_table(path: Path) -> Table:
 
 
 def _separator(path: Path, text: str) -> str:
-    """Return the separator by which the first lines have equally many columns (``DataError``)."""
-    sample = [line for line in text.splitlines()[: 4 * SAMPLE] if line.strip()][:SAMPLE]
-    if not sample:
+    """Return the separator by which the first rows have equally many columns (``DataError``)."""
+    if not text.strip():
         raise DataError(f"{path}: is empty")
     scores = {}
     for separator in SEPARATORS:
-        with_quotes = csv.reader(io.StringIO("\n".join(sample)), delimiter=separator, skipinitialspace=True)
-        try:
-            counts = [len(row) for row in with_quotes]
-        except csv.Error:
-            continue
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
+        counts: list[int] = []
+        # A broken row is named with its line when the table is read.
+        with suppress(csv.Error):
+            counts.extend(len(row) for row in islice(reader, SAMPLE) if any(map(str.strip, row)))
         if counts and counts[0] > 1:
             scores[separator] = sum(count == counts[0] for count in counts) / len(counts)
     if not scores or max(scores.values()) < 0.9:
@@ -134,13 +138,22 @@ def _with_lists(row: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _list_of(cell: str) -> Any:
-    for parse in (json.loads, ast.literal_eval):
-        try:
-            value = parse(cell)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            continue
-        return value if isinstance(value, list) else cell
-    return cell
+    """Return the list that a cell holds as JSON, Python or NumPy write it; the cell if it holds none.
+
+    Example:
+        >>> _list_of("['a dog' 'a cat']"), _list_of("['a dog', 'a cat']")
+        (['a dog', 'a cat'], ['a dog', 'a cat'])
+    """
+    with suppress(ValueError, RecursionError):
+        return json.loads(cell)
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO(cell).readline))
+        texts = [ast.literal_eval(token.string) for token in tokens if token.type == tokenize.STRING]
+    except (tokenize.TokenError, ValueError, SyntaxError, RecursionError, MemoryError):
+        return cell
+    # Python itself would join the texts of NumPy, which has no commas between them.
+    marks = "".join(token.string.strip() for token in tokens if token.type != tokenize.STRING)
+    return texts if re.fullmatch(r"\[,*\]", marks) and all(isinstance(text, str) for text in texts) else cell
 
 
 def _read_json(path: Path) -> Table:
@@ -153,17 +166,18 @@ def _read_json(path: Path) -> Table:
         if error.msg == "Extra data":
             return _of_records(path, _json_lines(path, text), "JSON lines")
         raise DataError(f"{path}: line {error.lineno}, column {error.colno}: broken JSON: {error.msg}") from None
-    except RecursionError:
-        raise DataError(f"{path}: broken JSON: its lists or objects are nested too deeply") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: broken JSON: {reason_of(error)}") from None
     return _of_records(path, _json_records(path, content), "JSON")
 
 
 def _json_lines(path: Path, text: str) -> Iterator[tuple[str, Any]]:
-    for number, line in enumerate(text.splitlines(), 1):
+    # Not ``splitlines``: texts may hold other characters that end a line for Unicode.
+    for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             try:
                 yield f"{path}: line {number}", json.loads(line)
-            except (json.JSONDecodeError, RecursionError) as error:
+            except (ValueError, RecursionError) as error:
                 raise DataError(f"{path}: line {number}: broken JSON: {reason_of(error)}") from None
 
 

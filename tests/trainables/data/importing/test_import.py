@@ -1,6 +1,8 @@
 """Sources as real tools write them: what is taken as what, splits, features, and refusals with their places."""
 
+import gzip
 import json
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from trainables.data.source import find_source
 from trainables.errors import ConfigError, DataError
 
 RULE = parse_rule("80/10/10", 0)
+NAMED = [*zip(NAMES, SPLITS, strict=True)]
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +73,73 @@ def test_a_source_without_splits_needs_a_rule_and_says_so(tmp_path: Path, name: 
     record = json.loads((tmp_path / "data" / "own" / "dataset_own.json").read_text())["imported"]
     assert record["splits"].startswith("drawn, 80/10/10, seed 0, over 30 groups (pictures by their bytes)")
     assert record["seed"] == 0 and record["sources"][0]["name"] == sources[0].name
+
+
+def test_text_tables_as_programs_write_them(tmp_path: Path) -> None:
+    """Pandas' column of row numbers has no name, and its lists of NumPy no commas; a caption may have several lines."""
+    rows = [f"{n},{name},\"['a dog {n}' 'a\u2028cat {n}']\",{split}" for n, (name, split) in enumerate(NAMED)]
+    (tmp_path / "pandas.csv").write_text("\n".join([",image,captions,split", *rows]) + "\n")
+    assert planned([tmp_path / "pandas.csv"]).images[3].captions == ("a dog 3", "a\u2028cat 3")
+    rows = [f'{name},"a dog,\n\n""barks""\nat {n}",{split}' for n, (name, split) in enumerate(NAMED)]
+    (tmp_path / "lines.csv").write_text("\n".join(["image,caption,split", *rows]) + "\n")
+    assert planned([tmp_path / "lines.csv"]).images[3].captions == ('a dog,\n\n"barks"\nat 3',)
+    lines = [json.dumps({"image": n, "caption": "a\u2028dog", "split": s}, ensure_ascii=False) for n, s in NAMED]
+    (tmp_path / "lines.jsonl").write_text("\n".join(lines) + "\n")
+    assert planned([tmp_path / "lines.jsonl"]).images[3].captions == ("a\u2028dog",)
+
+
+def test_shards_with_suffixes_in_capitals(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "all.tar", "w") as archive:
+        for number in range(10):
+            for suffix, content in (("JPG", own_files.picture_bytes(number)), ("txt", b"a dog")):
+                (tmp_path / "part").write_bytes(content)
+                archive.add(tmp_path / "part", f"../{number}.{suffix}")
+    data = imported(tmp_path, [tmp_path / "all.tar"], rule=RULE, kind=None)
+    (first,) = (tmp_path / "data" / "own" / "images").glob("0.jpg")
+    assert first.read_bytes() == own_files.picture_bytes(0)
+    assert sum(len(split.image_ids) for split in data.splits.values()) == 10
+
+
+def test_drawn_splits_take_the_place_of_those_that_contradict_each_other(tmp_path: Path) -> None:
+    lines = [f"{name},a dog {part},{part}" for name in NAMES for part in ("train", "test")]
+    (tmp_path / "t.csv").write_text("\n".join(["image,caption,split", *lines]) + "\n")
+    assert "in place of the column split" in planned([tmp_path / "t.csv"], rule=RULE).splits
+
+
+def test_coco_with_its_files_of_boxes(tmp_path: Path) -> None:
+    (source,) = own_files.coco(tmp_path / "source")
+    boxes = {"images": [{"id": 0, "file_name": NAMES[0]}], "annotations": [{"id": 0, "image_id": 0, "bbox": [0]}]}
+    (source / "annotations" / "instances_all.json").write_text(json.dumps(boxes))
+    plan = planned([source], rule=RULE)
+    assert len(plan.images) == PICTURES
+    assert any(taken.what == "instances_all.json" and "left out" in taken.meaning for taken in plan.taken)
+
+
+def test_a_picture_of_the_user_is_never_written_to(tmp_path: Path) -> None:
+    """Names outside the dataset become names in it, and the pictures there are links to those of the user."""
+    source = own_files.write_pictures(tmp_path / "source")
+    names = [f"{'../' * number}{NAMES[0]}" for number in range(4)] + NAMES[1:]
+    plan = planned([*table("image,caption\n" + "".join(f"{name},a dog\n" for name in names))(tmp_path)], rule=RULE)
+    pictures = [source / Path(name).name for name in names]
+    write_dataset(Plan(plan.images, pictures, {}, plan.splits, plan.taken), tmp_path / "data" / "own", [], RULE)
+    assert len({image.filename for image in plan.images}) == len(names)
+    assert (source / NAMES[0]).read_bytes() == own_files.picture_bytes(0)
+
+
+def test_what_describing_prepared_is_found_again(tmp_path: Path) -> None:
+    imported(tmp_path, own_files.json_lines(tmp_path / "source"))
+    prepared = [path.name for path in (tmp_path / "cache").rglob("*-v*") if path.is_dir()]
+    assert prepared and all(name.startswith("own-") for name in prepared)
+    assert len(prepared) == 1
+
+
+def test_what_another_import_wrote_meanwhile_stays(tmp_path: Path) -> None:
+    sources = own_files.json_lines(tmp_path / "source")
+    write_dataset(planned(sources), tmp_path / "own", sources, None)
+    (tmp_path / "own" / "mine").write_text("of the user")
+    with pytest.raises(DataError, match="own: cannot be written: Directory not empty"):
+        write_dataset(planned(sources), tmp_path / "own", sources, None)
+    assert (tmp_path / "own" / "mine").exists() and not list(tmp_path.glob(".own*"))
 
 
 def test_the_splits_are_in_the_digest(tmp_path: Path) -> None:
@@ -202,6 +272,14 @@ def test_rows_in_another_order_show_before_anything_is_written(tmp_path: Path) -
     assert shot["zero_shot"] < 1.5 * shot["chance"]
 
 
+def test_rows_are_not_of_a_picture_whose_name_ends_alike(tmp_path: Path) -> None:
+    names = [f"{'ab'[number % 2]}/{number // 2}" for number in range(PICTURES)]
+    np.savez(tmp_path / "clip.npz", image_features=own_files.features()[0], image_ids=names)
+    text = "".join(f"{name}.jpg,a dog,{split}\n" for name, split in zip(names, SPLITS, strict=True))
+    with pytest.raises(DataError, match="has no row of the picture 'a/0.jpg'"):
+        planned(table(f"image,caption,split\n{text}")(tmp_path), tmp_path / "clip.npz")
+
+
 def table(text: str) -> Callable[[Path], list[Path]]:
     def write(folder: Path) -> list[Path]:
         (folder / "t.csv").write_text(text)
@@ -221,6 +299,31 @@ def with_features(rows: np.ndarray, name: str = "image.npy") -> Callable[[Path],
 def damaged_shard(folder: Path) -> list[Path]:
     own_files.shards(folder / "source")
     own_files.damage_shard(folder / "source" / "train-000000.tar")
+    return [folder / "source"]
+
+
+def compressed_shard(folder: Path) -> list[Path]:
+    """Pictures would be read from the places that they have in the unpacked file."""
+    own_files.shards(folder / "source")
+    shard = folder / "source" / "train-000000.tar"
+    shard.write_bytes(gzip.compress(shard.read_bytes()))
+    return [folder / "source"]
+
+
+def two_folders(text: str, *names: str) -> Callable[[Path], list[Path]]:
+    def write(folder: Path) -> list[Path]:
+        for number, name in enumerate(names):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(own_files.picture_bytes(number))
+        (folder / "t.csv").write_text(text)
+        return [folder / "t.csv", *dict.fromkeys((folder / name).parent for name in names)]
+
+    return write
+
+
+def empty_text(folder: Path) -> list[Path]:
+    own_files.texts_beside(folder / "source")
+    (folder / "source" / "photo003.txt").write_text("\n")
     return [folder / "source"]
 
 
@@ -254,6 +357,26 @@ BAD: dict[str, tuple[Callable[[Path], list[Path]], str]] = {
     "broken parquet": (saved("t.parquet", b"PAR1 no"), "t.parquet: cannot be read as a table"),
     "broken shard": (damaged_shard, "train-000000.tar: cannot be read as a shard of webdataset"),
     "no picture": (without_a_picture, "captions.txt: line 8: no picture 'photo003.jpg' in the sources"),
+    "two pictures of a name": (
+        two_folders("image,caption\n1.jpg,x y\n", "a/1.jpg", "b/1.jpg"),
+        "b/1.jpg: name pictures",
+    ),
+    "one picture of two names": (
+        two_folders("image,caption\na/1.jpg,x y\nb/1.jpg,y z\n", "a/1.jpg"),
+        "'b/1.jpg' and 'a/1.jpg' would both be",
+    ),
+    "no caption": (
+        saved("t.json", b'[{"image": "a.jpg", "captions": []}]'),
+        "captions must have a caption, got an empty",
+    ),
+    "no text": (empty_text, "photo003.txt: empty caption"),
+    "a name of no Unicode": (
+        saved("t.json", b'[{"image": "a\\ud800.jpg", "caption": "x y"}]'),
+        "the picture's name 'a\\ud800.jpg' is no Unicode text",
+    ),
+    "a long number": (saved("t.json", b"[" + b"9" * 5000 + b"]"), "t.json: broken JSON: "),
+    "a long number in a line": (saved("t.jsonl", b"9" * 5000), "t.jsonl: line 1: broken JSON: "),
+    "compressed shard": (compressed_shard, "; a compressed one must be unpacked"),
     "nothing": (saved("notes.md", b"hello"), "notes.md: is nothing that is known"),
     "rows": (with_features(np.ones((7, 3), np.float32)), "image.npy: 7 rows, where the sources name 30"),
     "rows of no side": (
