@@ -1,14 +1,15 @@
 """A server of the Model Context Protocol, whose tools are commands with ``--json``.
 
 A tool runs its command in a process of its own, so an assistant gets what a person would get, refusals included.
-Without ``allow_runs`` there are only tools that read: nothing is trained, written or executed. A name never becomes an
-option.
+Without ``allow_runs`` there are only tools that read: nothing is searched or written, and the code of plug-ins, which a
+file or a setting may name, does not run. A name never becomes an option.
 
 References:
     [MCP] Model Context Protocol, https://modelcontextprotocol.io/specification
 """
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ import anyio
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
+
+from orchestrator.journal.directory import find_experiments, path_below
+from trainables.plugins.in_use import NO_CODE
 
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 RUNS = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=True)
@@ -39,10 +43,14 @@ JUDGE_SWITCHES = {"lower-is-better", "higher-is-better", "percent", "ignore-miss
 
 @dataclass(frozen=True)
 class Commands:
-    """The command line in a working folder, with the folders of data and experiments."""
+    """The command line in a working folder, with the folders of data and experiments.
+
+    With ``allow_runs`` its commands may train, and run the code of plug-ins and the commands of a gate.
+    """
 
     data_root: Path
     output: Path
+    allow_runs: bool
     seconds: float = 600.0
 
     async def json(self, *words: str, ends_well: tuple[int, ...] = (0,)) -> dict[str, Any]:
@@ -51,12 +59,14 @@ class Commands:
         Raises:
             ToolError: If the command is refused or fails, with its message, or takes too long.
         """
+        environment = {**os.environ, **({} if self.allow_runs else {NO_CODE: "1"})}
+        line = self.argv(*words, "--json")
         try:
             with anyio.fail_after(self.seconds):
-                ended = await anyio.run_process(self.argv(*words, "--json"), check=False, stdin=subprocess.DEVNULL)
+                ended = await anyio.run_process(line, check=False, stdin=subprocess.DEVNULL, env=environment)
         except TimeoutError:
             raise ToolError(f"`{' '.join(words[:2])}` took more than {self.seconds:g} s") from None
-        if ended.returncode not in ends_well:
+        if ended.returncode not in ends_well or not ended.stdout:
             raise ToolError(ended.stderr.decode(errors="replace").strip() or f"exit code {ended.returncode}")
         content = json.loads(ended.stdout)
         return content if isinstance(content, dict) else {"items": content}
@@ -74,12 +84,12 @@ def plain(name: str) -> str:
     return name
 
 
-def make_server(commands: Commands, *, allow_runs: bool) -> MCPServer[Any]:
-    """Return the server; with ``allow_runs`` its tools may also train, and run the commands of a gate."""
+def make_server(commands: Commands) -> MCPServer[Any]:
+    """Return the server, whose tools read; where the commands allow runs, there are also tools that train."""
     server: MCPServer[Any] = MCPServer("orchestrator", instructions=INSTRUCTIONS)
     _add_experiments(server, commands)
     _add_verdicts(server, commands)
-    if allow_runs:
+    if commands.allow_runs:
         _add_runners(server, commands)
     return server
 
@@ -93,7 +103,7 @@ def _add_experiments(server: MCPServer[Any], commands: Commands) -> None:
         shipped = await commands.json("list", "experiments")
         return {
             "datasets": sorted(path.name for path in _folders(commands.data_root)),
-            "begun": sorted(path.name for path in _folders(commands.output) if (path / "journal.jsonl").exists()),
+            "begun": [path_below(path, commands.output) for path in find_experiments(commands.output)],
             "shipped": shipped,
         }
 

@@ -21,4 +21,4 @@ def mcp(
     require("mcp", "`orchestrator mcp`")
     from orchestrator.assistants.server import Commands, make_server
 
-    make_server(Commands(data_root, output), allow_runs=allow_runs).run()
+    make_server(Commands(data_root, output, allow_runs)).run()

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from orchestrator.text.addresses import database_of
 from trainables.errors import DataError, reason_of
 from trainables.extras import require
 
@@ -59,8 +60,7 @@ def _address(place: str, start: str, name: str) -> tuple[str, str]:
     if not (mark and address and named):
         raise DataError(f"{place}: must be {start}ADDRESS#{name}")
     # Both programs would make a database that is missing.
-    file = address.removeprefix("sqlite:///")
-    if file != address and not Path(file).is_file():
+    if (file := database_of(address)) is not None and not file.is_file():
         raise DataError(f"{place}: there is no file {file}")
     return address, named
 

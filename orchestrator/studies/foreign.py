@@ -19,10 +19,12 @@ def trials_of_study(storage: str, name: str) -> list[dict[str, Any]]:
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
-        study = optuna.load_study(study_name=name, storage=storage)
+        # By an address alone Optuna would make its tables in any database that it opens.
+        opened = optuna.storages.RDBStorage(storage, skip_table_creation=True)
+        study = optuna.load_study(study_name=name, storage=opened)
     except KeyError:
-        known = ", ".join(optuna.get_all_study_names(storage=storage)[:20])
-        raise DataError(f"optuna:{storage}: has no study {name!r}; there are {known}") from None
+        known = ", ".join(optuna.get_all_study_names(storage=opened)[:20])
+        raise DataError(f"optuna:{storage}: has no study {name!r}; there are {known or 'none'}") from None
     except Exception as error:  # noqa: BLE001  # SQLAlchemy and drivers raise errors of their own
         raise DataError(f"optuna:{storage}: cannot be read: {reason_of(error)}") from None
     minimised = optuna.study.StudyDirection.MINIMIZE

@@ -79,7 +79,7 @@ KINDS = (
         "add its host to NO_PROXY, or correct the proxy",
     ),
     (
-        r"\b401\b|Unauthorized|\b403\b|Permission denied|PERMISSION_DENIED|password authentication failed|"
+        r"\b401\b|Unauthorized|\b403\b|PERMISSION_DENIED|password authentication failed|"
         r"Access denied for user|no password supplied|pg_hba|role \"[^\"]*\" does not exist",
         "it refuses this account",
         "correct MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD (a database: user and password in its address)",
@@ -142,8 +142,10 @@ def failure_of(error: Exception, uri: str) -> Failure:
         return Failure(said, "")
     if schema := _SCHEMA.search(str(error)):
         return _of_schema(schema[1], uri)
+    # SQLAlchemy appends the statement with its values, such as an epoch 404.
+    text = str(error).partition("\n[SQL:")[0]
     for expression, reason, remedy in KINDS:
-        if re.search(expression, str(error)):
+        if re.search(expression, text):
             return Failure(f"{reason} ({said:.200})", remedy)
     return Failure(
         said, "start the server, or look whether it is busy; then `orchestrator sync` delivers what is missing"

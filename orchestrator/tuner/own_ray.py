@@ -147,7 +147,9 @@ class _Start:
         self._scratch = scratch
         self._before = set(psutil.Process().children())
         self._core: dict[str, psutil.Process] = {}
+        # A start that has not begun is over.
         self._outcome: Future[None] = Future()
+        self._outcome.set_result(None)
         self._has_ended = threading.Event()
 
     def run(self) -> OwnRay:
@@ -184,9 +186,11 @@ class _Start:
         atexit.unregister(ray.shutdown)
 
     def _try(self) -> None:
-        self._core, self._outcome = {}, Future()
+        self._core, outcome = {}, Future[None]()
         # The thread lives as long as Ray: the kernel ends Ray's processes with the thread that has started them.
-        threading.Thread(target=self._init, args=[self._outcome], name="start of ray", daemon=True).start()
+        threading.Thread(target=self._init, args=[outcome], name="start of ray", daemon=True).start()
+        # Known once it runs: nothing waits for the end of a start whose thread the machine refused.
+        self._outcome = outcome
         if self._is_over():
             self._outcome.result()
             return

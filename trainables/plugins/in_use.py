@@ -6,6 +6,7 @@ machine that has the file and a node that has only the text run the same code, w
 """
 
 import ast
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -20,9 +21,17 @@ from trainables.files import cache_folder, make_in_cache, write_whole
 from trainables.plugins.offers import Offer, offer_of
 from trainables.plugins.plugin import KINDS, Plugin, providers, read_installed, read_plugin_file
 
+NO_CODE = "ORCHESTRATOR_NO_PLUGIN_CODE"
+"""Environment variable that, where it is set, forbids a process to run the code of any plug-in."""
+
 
 def _import_plugin(plugin: Plugin) -> ModuleType:
     """Import the module of a plug-in, whose code runs once in a process; an error in it names file and line."""
+    if os.environ.get(NO_CODE):
+        raise PluginError(
+            f"{plugin.name}: code of plug-ins does not run here ({NO_CODE} is set); leave the plug-in out, or give "
+            f"`orchestrator mcp` --allow-runs"
+        )
     # A file gets a module name of its own for each version. A package keeps its name, because its modules import each
     # other by it. A version that was imported under this name before is imported no longer.
     top = f"{plugin.module}_{plugin.digest[:12]}" if plugin.is_file else plugin.module.partition(".")[0]

@@ -26,13 +26,12 @@ def ask(server: Any, *calls: tuple[str, dict[str, Any]]) -> tuple[set[str], list
 
 
 def test_without_permission_every_tool_only_reads(tmp_path: Path) -> None:
-    commands = Commands(tmp_path / "data", tmp_path / "runs")
-    assert ask(make_server(commands, allow_runs=False))[0] == READERS
-    assert ask(make_server(commands, allow_runs=True))[0] == READERS | {"start", "gate"}
+    for allow_runs, more in ((False, set()), (True, {"start", "gate"})):
+        assert ask(make_server(Commands(tmp_path / "data", tmp_path / "runs", allow_runs)))[0] == READERS | more
 
 
 def test_a_name_never_becomes_an_option(tmp_path: Path) -> None:
-    server = make_server(Commands(tmp_path, tmp_path), allow_runs=True)
+    server = make_server(Commands(tmp_path, tmp_path, allow_runs=True))
     calls: list[tuple[str, dict[str, Any]]] = [
         ("status", {"experiment": "--output=/"}),
         ("judge", {"files": ["--format=html"]}),
@@ -43,6 +42,37 @@ def test_a_name_never_becomes_an_option(tmp_path: Path) -> None:
     ]
     for result in ask(server, *calls)[1]:
         assert result.is_error and "got" in result.content[0].text
+
+
+EXPERIMENT = "name: mine\ndatasets: [pets]\nlosses: [nt_xent]\nsearch: {trials: 2}\n"
+
+
+@pytest.mark.proof
+def test_a_dry_run_runs_no_code_that_a_file_or_a_setting_names(tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    (tmp_path / "theirs.py").write_text(f"open({str(ran)!r}, 'w')\n")
+    for name, more in (("named", "plugins: [theirs.py]\n"), ("plain", "")):
+        (tmp_path / f"{name}.yaml").write_text(EXPERIMENT + more)
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("dry_run", {"experiment": str(tmp_path / "named.yaml")}),
+        ("dry_run", {"experiment": str(tmp_path / "plain.yaml"), "settings": [f"plugins=[{tmp_path / 'theirs.py'}]"]}),
+    ]
+    for result in ask(make_server(Commands(tmp_path, tmp_path, allow_runs=False)), *calls)[1]:
+        assert result.is_error and "code of plug-ins does not run here" in result.content[0].text
+    assert not ran.exists()
+    (allowed,) = ask(make_server(Commands(tmp_path, tmp_path, allow_runs=True)), calls[0])[1]
+    assert allowed.is_error and "theirs.py: offers nothing" in allowed.content[0].text
+    assert ran.exists()
+
+
+@pytest.mark.proof
+def test_begun_are_the_experiments_that_status_finds(tmp_path: Path) -> None:
+    for name in ("mine", "suite/first", "train/not"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "journal.jsonl").write_text("{}\n")
+    server = make_server(Commands(tmp_path / "none", tmp_path, allow_runs=False))
+    (listed,) = ask(server, ("list_datasets_and_experiments", {}))[1]
+    assert listed.structured_content["begun"] == ["mine", "suite/first"]
 
 
 @pytest.mark.proof

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,8 @@ from scipy import stats
 
 from orchestrator.results.runs import Runs
 from orchestrator.results.table_verdicts import VALUE, Circumstances, dataset_answer
+from orchestrator.text.addresses import database_address
+from tests.support.bucket import free_port
 from tests.support.commands import CommandLine
 
 SHARED = Path(__file__).resolve().parents[4] / "shared"
@@ -370,9 +374,32 @@ def test_bad_tables_are_refused_with_their_place(line: CommandLine, name: str, c
 
 
 @pytest.mark.parametrize("start", ["mlflow", "optuna"])
-def test_a_database_that_is_not_there_is_named_and_not_made(line: CommandLine, tmp_path: Path, start: str) -> None:
-    assert "there is no file" in line.refuses("judge", f"{start}:sqlite:///{tmp_path / 'gone.db'}#x")
-    assert not (tmp_path / "gone.db").exists()
+@pytest.mark.parametrize("name", ["gone.db", "50%.db"])
+def test_a_database_that_is_not_there_is_named_and_not_made(
+    line: CommandLine, tmp_path: Path, start: str, name: str
+) -> None:
+    said = line.refuses("judge", f"{start}:{database_address(tmp_path / name)}#x")
+    assert f"there is no file {tmp_path / name}" in said
+    assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize("start", ["mlflow", "optuna"])
+def test_nothing_is_written_into_the_database_of_another_program(line: CommandLine, tmp_path: Path, start: str) -> None:
+    theirs = tmp_path / "theirs.db"
+    with closing(sqlite3.connect(theirs)) as database:
+        database.execute("create table mine (number)")
+    before = theirs.read_bytes()
+    line.refuses("judge", f"{start}:sqlite:///{theirs}#x")
+    assert theirs.read_bytes() == before
+
+
+def test_a_server_that_is_not_there_is_asked_once(line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr("time.sleep", waited.append)
+    said = line.refuses("judge", f"mlflow:http://127.0.0.1:{free_port()}#x")
+    assert "cannot be read: " in said
+    assert sum(waited) < 10, "MLflow would wait four minutes"
+    assert "driver of the database is not installed" in line.refuses("judge", "mlflow:mssql+gone://127.0.0.1:1/x#x")
 
 
 def test_a_file_that_is_not_there_is_named(line: CommandLine) -> None:

@@ -50,6 +50,18 @@ def test_failures_are_told_apart(said: str, reason: str) -> None:
     assert len({remedy for _, _, remedy in KINDS}) == len(KINDS) == len(set(SAID.values()))
 
 
+@pytest.mark.parametrize("number", [401, 403, 404])
+def test_values_of_a_statement_decide_nothing(number: int) -> None:
+    said = f"(sqlite3.OperationalError) database is locked\n[SQL: INSERT INTO metrics]\n[parameters: (0.5, {number})]"
+    assert failure_of(MlflowException(said), "sqlite:///mlflow.db").reason.startswith("another program holds")
+
+
+def test_a_folder_of_somebody_else_is_no_refused_account() -> None:
+    failure = failure_of(PermissionError(13, "Permission denied", "/runs/artifacts/mine"), "sqlite:////runs/mlflow.db")
+    assert "/runs/artifacts/mine" in failure.reason
+    assert failure.remedy.startswith("give yourself the right to write")
+
+
 def test_an_unknown_failure_is_quoted() -> None:
     failure = failure_of(ConnectionRefusedError(111, "Connection refused"), "http://host:5000")
     assert failure.reason == "[Errno 111] Connection refused"

@@ -84,6 +84,29 @@ def test_stages_share_a_ray_until_the_last_ends_or_it_dies(monkeypatch: pytest.M
     assert told[4:] == ["d starts", "d ends"]
 
 
+def test_a_start_without_a_thread_or_before_it_ends_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start, told = threading.Thread.start, []
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name != "start of ray":
+            start(thread)
+            return
+        told.append(thread)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(ClusterError, match="can't start new thread"), own_ray.started_ray(tmp_path):
+        pytest.fail("there is no Ray")
+    assert len(told) == 1
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(own_ray._Start, "_kill", interrupted)
+    with pytest.raises(KeyboardInterrupt), own_ray.started_ray(tmp_path):
+        pytest.fail("there is no Ray")
+
+
 @pytest.mark.proof
 def test_work_that_ends_is_waited_for(processes: dict[str, psutil.Process]) -> None:
     done: list[int] = []
