@@ -159,7 +159,8 @@ def train(
     data = open_dataset(config, Path(data_root))
     check_modality(config, data)
     check_region_counts(config, data)
-    check_batch_size(data, config.training)
+    for settings in _settings(config):
+        check_batch_size(data, settings.training)
     with _opened(directory, resume=resume):
         return _train(config, data, directory, resume, device, on_start, on_step, on_report)
 
@@ -270,8 +271,8 @@ def read_config(path: Path | None, overrides: Sequence[str], plugins: Sequence[s
     trial = mistakes.of(validate, TrialConfig, document)
     mistakes.refuse()
     assert trial is not None
-    for epoch in (1, *(change.epoch for change in trial.schedule)):
-        mistakes.of(SPACES[trial.loss].check_parameters, trial.at(epoch).loss_parameters)
+    for settings in _settings(trial):
+        mistakes.of(SPACES[trial.loss].check_parameters, settings.loss_parameters)
     problems = (f"loss_parameters: {problem} (loss {trial.loss})" for problem in mistakes.problems)
     if lines := document.lines(problems):
         raise ConfigError(lines)
@@ -282,6 +283,11 @@ def read_config(path: Path | None, overrides: Sequence[str], plugins: Sequence[s
             f"{', '.join(needed) or 'none'}; give the same with --plugin, or remove the key"
         )
     return replace(trial, plugins=needed)
+
+
+def _settings(config: TrialConfig) -> list[TrialConfig]:
+    """Return the settings of the first epoch, and those after each change of the schedule."""
+    return [config.at(epoch) for epoch in (1, *(change.epoch for change in config.schedule))]
 
 
 def _check_loss(document: Document) -> None:

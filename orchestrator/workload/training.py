@@ -74,7 +74,8 @@ class TrainablesWorkload:
         if is_bucket(self.data_root):
             ObjectStore.parse(self.data_root).reach()
         digests = {}
-        for cell in experiment.cells():
+        # All searches of a study read the same data.
+        for cell in experiment.studies():
             config = experiment.trial_config(cell, {})
             config.check_weights()
             data = self.open_data(config)
@@ -91,14 +92,15 @@ class TrainablesWorkload:
 
     def tokenizers(self, experiment: Experiment) -> dict[str, str]:
         """Return dataset -> what cuts its captions, or cut them when the features of captions were made."""
-        configs = [experiment.trial_config(cell, {}) for cell in experiment.cells()]
+        configs = [experiment.trial_config(cell, {}) for cell in experiment.studies()]
         return {config.dataset: name for config in configs if (name := self._tokenizer(config)) is not None}
 
     def data_caveats(self, experiment: Experiment) -> dict[str, list[str]]:
         """Return dataset -> sentences about pictures and captions that are there several times."""
-        configs = [experiment.trial_config(cell, {}) for cell in experiment.cells()]
+        configs = [experiment.trial_config(cell, {}) for cell in experiment.studies()]
         caveats: dict[str, list[str]] = {}
-        for config in configs:
+        # Studies mostly read the same data, in which repeats are looked for once.
+        for config in {data_key(config): config for config in configs}.values():
             splits = self.open_data(config).splits
             if splits["train"].labels is None:
                 of_data = repeat_warnings({name: members_of(split) for name, split in splits.items()})
@@ -107,7 +109,7 @@ class TrainablesWorkload:
 
     def notes(self, experiment: Experiment) -> list[str]:
         """Return what trainings do with their data that the experiment does not say, a sentence each."""
-        configs = [experiment.trial_config(cell, {}) for cell in experiment.cells()]
+        configs = [experiment.trial_config(cell, {}) for cell in experiment.studies()]
         notes = [note for config in configs for note in data_notes(config, self.open_data(config))]
         notes += [note for config in configs for note in similarity_notes(config.model, config.loss)]
         notes += [
