@@ -367,7 +367,7 @@ def answers_to_claims(
             *caveats,
             "A claim holds where every test of its form is significant; p is Holm-adjusted over the claims.",
             "The p of a contradicted claim is that of its opposite.",
-            "These tests vary the runs alone: the answers are about these test images, and not about new ones.",
+            "These tests vary the runs alone: the answers say nothing about new test images.",
             f"A page without any true claim calls one of them true in at most {share_text(claims.level)} of pages.",
         ),
     )

@@ -23,6 +23,7 @@ def runs_of_experiment(uri: str, name: str) -> list[dict[str, Any]]:
     """
     require("tracking", "a store of MLflow", "mlflow")
     shown = f"mlflow:{without_password(uri)}"
+    failures: tuple[type[Exception], ...] = (*store_failures(), ImportError)
     runs: list[Any] = []
     token = None
     try:
@@ -39,7 +40,7 @@ def runs_of_experiment(uri: str, name: str) -> list[dict[str, Any]]:
                 token = page.token
                 if not token:
                     break
-    except (*store_failures(), ImportError) as error:
+    except failures as error:
         failure = error.failure if isinstance(error, StoreFailedError) else failure_of(error, uri)
         raise DataError(f"{shown}: cannot be read: {failure.reason}") from None
     return [_record(run) for run in runs]

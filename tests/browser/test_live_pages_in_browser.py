@@ -204,7 +204,7 @@ def test_the_start_page_shows_what_was_found(browser: Browser, tmp_path: Path, s
             page.wait_for_selector(".card:has-text('second') >> text=35.0")
             for number, trial in enumerate(confirm_two_losses(ledger)):
                 append(ledger, "test_evaluated", trial=trial.id, metrics={"rsum": 300.0 - number})
-        page.wait_for_selector(".card:has-text('second') >> text=NT-Xent beats Triplet SH")
+        page.wait_for_selector(".card:has-text('second') >> text=NT-Xent at τ = 0.1 beats Triplet SH")
         shown.draw("start-page", screenshots, first_view=[".card .standing", ".card .headline"])
 
 

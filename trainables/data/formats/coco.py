@@ -188,8 +188,8 @@ def _told_split(files: Sequence[Path], images: Mapping[int, Image]) -> list[Imag
     named = {key: _split_of_picture(image.filename) for key, image in images.items()}
     if not all(named.values()):
         raise DataError(
-            f"{files[0].parent}: the annotations name no splits: give each image a field 'split', or name the files "
-            "captions_train.json, captions_val.json and captions_test.json, or draw splits with "
+            f"{files[0].parent}: no splits: give each image a field 'split', name the files captions_train.json, "
+            "captions_val.json and captions_test.json, or draw splits with "
             "`orchestrator data import FOLDER --split 80/10/10 --out NEW`"
         )
     return [image._replace(split=named[key]) for key, image in sorted(images.items())]

@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
+from trainables.data.corpus import SPLIT_ALIASES
 from trainables.data.importing.columns import read_pairs
 from trainables.data.importing.containers import (
     is_coco,
@@ -137,9 +138,10 @@ def _groups(files: Sequence[Path], columns: Columns) -> Iterable[Material]:
 
 
 def _of_file(path: Path, columns: Columns) -> Material:
-    """Return the pairs of a table; where it has no column of splits, its name may be that of a split."""
+    """Return the pairs of a table; where it has no column of splits, its file or folder may name one."""
     material = read_pairs(read_table(path), columns)
-    split = one_split(path.stem) or one_split(path.parent.name)
+    # Of a folder only the whole name counts: `test_run/` says nothing about what lies in it.
+    split = one_split(path.stem) or SPLIT_ALIASES.get(path.parent.name.lower(), "")
     if split and not material.splits_named:
         material.pairs = [replace(pair, split=split) for pair in material.pairs]
         material.splits_named = "the names of the files"
