@@ -403,7 +403,7 @@ def test_the_splits_that_annotations_tell_are_used(tmp_path: Path, how: dict[str
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"file": "captions_all.json"}, "the annotations name no splits: give each image a field 'split'"),
+        ({"file": "captions_all.json"}, "no splits: give each image a field 'split'"),
         ({"file": "captions_all.json"}, "or draw splits with `orchestrator data import FOLDER --split 80/10/10"),
         ({"test": "held_out"}, "captions_held_out.json: image 9: neither a field 'split' nor the file's name gives"),
         ({"test": "trainval"}, "captions_trainval.json: image 9: neither a field 'split' nor the file's name gives"),
