@@ -37,10 +37,9 @@ from tests.support.unwritten_ledger import UnwrittenLedger
 
 INTRODUCTION = """# Answers
 
-The sentences with which the terminal, the report and the files answer a question, from made-up studies. `compare`,
-`regress`, `certify` and `evaluate` have sentences of their own. This page is made by
-`python -m tests.answers_page > docs/answers.md`. How the tests work is in
-[reference/confirmation.md](reference/confirmation.md), and each term is in [glossary.md](glossary.md).
+With which sentences do the terminal, the report and the files answer a question? The studies are made up; this page is
+made by `python -m tests.answers_page > docs/answers.md`. `compare`, `regress`, `certify` and `evaluate` have other
+sentences. [How the tests work](reference/confirmation.md), [what a term means](glossary.md).
 
 An answer has a verdict. `better`: the winner leads by more than chance. `tie`: no significant difference. `worse`: the
 winner was best on val and is worse on test. `untested`: the values do not suffice for a test. `unconfirmed`: no
