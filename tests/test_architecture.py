@@ -55,7 +55,7 @@ LEVELS = (
     {"errors", "files", "extras", "allotment"},
     {"plugins"},
     {"representations", "positive_ranks", "ranks", "parameter_values", "metric_table"},
-    {"metric_values", "metrics", "loss_parameters", "model_parameters"},
+    {"metric_values", "metrics", "hyper_parameters", "loss_parameters", "model_parameters"},
     {"config"},
     {"data", "checkpoint", "seeding"},
     {"losses"},
@@ -70,7 +70,7 @@ LEVELS = (
 
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 
-SEARCH_SPACES_MAY_IMPORT = {"errors", "loss_parameters", "parameter_values", "plugins"}
+SEARCH_SPACES_MAY_IMPORT = {"errors", "hyper_parameters", "loss_parameters", "parameter_values", "plugins"}
 """Rooms of ``trainables`` that ``search_spaces`` may import, none of which needs torch."""
 
 ENGINES = {

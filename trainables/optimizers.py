@@ -31,8 +31,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from trainables.config import TrainingConfig
-from trainables.loss_parameters import Learnable
+from trainables.config import Schedule, TrainingConfig
+from trainables.hyper_parameters import Learnable
 from trainables.losses.parameters import learnable_of, learned_names, with_values
 
 
@@ -116,23 +116,40 @@ def join_optimizers(optimizers: Iterable[Optimizer]) -> list[Optimizer]:
 def adjust_optimizer(optimizer: torch.optim.Optimizer, training: TrainingConfig, epoch: int) -> None:
     """Set the weight decay and the learning rate of an epoch, from 1.
 
-    Each group has a rate, times one factor: of the drops or the cosine, and of the warm-up. The rate of fine-tuning
-    takes the place of the initial rate; with it there are no drops. The rate is constant within an epoch, so that
-    resuming or stacking a training does not change its rate.
+    Each group has a rate, times one factor: of the schedule, and of the warm-up. The rate of fine-tuning takes the
+    place of the initial rate. The rate is constant within an epoch, so that resuming or stacking a training does not
+    change its rate.
     """
-    warmup = training.warmup_epochs * training.epoch_scale
-    factor, rate = min(1.0, epoch / (warmup + 1)), training.learning_rate
-    tuned = training.finetune_learning_rate if training.trains_backbone(epoch) else None
-    if training.learning_rate_schedule == "cosine":
-        cooled = max(0.0, (epoch - warmup - 0.5) / max(1, training.total_epochs - warmup))
-        factor *= (1 + math.cos(math.pi * cooled)) / 2
-    elif tuned is None:
-        drops = (epoch - 1) // (training.learning_rate_drop_epochs * training.epoch_scale)
-        factor *= training.learning_rate_drop_factor**drops
+    warmed = min(1.0, epoch / (training.warmup_epochs * training.epoch_scale + 1))
+    factor = warmed * SCHEDULES[training.learning_rate_schedule](training, epoch)
+    tuned = _finetune_rate(training, epoch)
     for group in optimizer.param_groups:
         own = training.backbone_learning_rate if group.get("is_backbone", False) else None
-        group["lr"] = factor * next(number for number in (own, tuned, rate) if number is not None)
+        group["lr"] = factor * next(number for number in (own, tuned, training.learning_rate) if number is not None)
         group["weight_decay"] = training.weight_decay if group.get("is_decayed", True) else 0.0
+
+
+def _finetune_rate(training: TrainingConfig, epoch: int) -> float | None:
+    return training.finetune_learning_rate if training.trains_backbone(epoch) else None
+
+
+def _drops(training: TrainingConfig, epoch: int) -> float:
+    """Return the factor of the drops so far; there are none with a rate of fine-tuning."""
+    if _finetune_rate(training, epoch) is not None:
+        return 1.0
+    drops = (epoch - 1) // (training.learning_rate_drop_epochs * training.epoch_scale)
+    return float(training.learning_rate_drop_factor**drops)
+
+
+def _cosine(training: TrainingConfig, epoch: int) -> float:
+    """Return half a cosine's value at the middle of an epoch after the warm-up."""
+    warmup = training.warmup_epochs * training.epoch_scale
+    cooled = max(0.0, (epoch - warmup - 0.5) / max(1, training.total_epochs - warmup))
+    return (1 + math.cos(math.pi * cooled)) / 2
+
+
+SCHEDULES: Mapping[Schedule, Callable[[TrainingConfig, int], float]] = {"drops": _drops, "cosine": _cosine}
+"""``training.learning_rate_schedule`` -> the factor on the rates in an epoch, from 1."""
 
 
 class WeightAverage:

@@ -35,10 +35,12 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, linear, normalize
 from torch.utils.checkpoint import checkpoint
 
-from trainables.model_parameters import GSMN_PARTS
+from trainables.model_parameters import GSMN_PARTS, MODEL_TABLE
 from trainables.models.scan import GROUP, SMALL, RegionWordModel
 from trainables.models.scan import chosen as chosen_sets
 from trainables.representations import CaptionInputs, Captions, ImageInputs, Sets
+
+PARAMETERS = MODEL_TABLE["gsmn"].parameters
 
 BLOCKS = GSMN_PARTS
 """Parts of a vector whose cosines are a matching vector."""
@@ -63,9 +65,9 @@ class GSMN(RegionWordModel):
         embedding_size: int,
         word_size: int,
         *,
-        graph: str = "published",
-        edges: str = "dense",
-        lambda_softmax: float = 20.0,
+        graph: str = PARAMETERS["graph"].default,
+        edges: str = PARAMETERS["edges"].default,
+        lambda_softmax: float = PARAMETERS["lambda_softmax"].default,
     ) -> None:
         """Take the sizes, of which ``embedding_size`` is a multiple of ``BLOCKS``, and the kind of graph.
 

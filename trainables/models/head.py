@@ -27,8 +27,10 @@ from torch.nn.functional import gelu, normalize
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
 from trainables.errors import ConfigError
-from trainables.model_parameters import check_identity
+from trainables.model_parameters import MODEL_TABLE, check_identity
 from trainables.models.retrieval_model import RetrievalModel, draw_projection, in_full, linear
+
+PARAMETERS = MODEL_TABLE["head"].parameters
 
 
 class HeadModel(RetrievalModel):
@@ -42,9 +44,9 @@ class HeadModel(RetrievalModel):
         caption_size: int,
         embedding_size: int,
         *,
-        image_head: str = "linear",
-        caption_head: str = "linear",
-        hidden_size: int | None = None,
+        image_head: str = PARAMETERS["image_head"].default,
+        caption_head: str = PARAMETERS["caption_head"].default,
+        hidden_size: int | None = PARAMETERS["hidden_size"].default,
         is_shared: bool = False,
     ) -> None:
         """Make a head for each side.

@@ -35,10 +35,13 @@ from torch.nn.functional import normalize
 
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
+from trainables.model_parameters import MODEL_TABLE
 from trainables.models.backbones import Backbone, build_backbone
 from trainables.models.gru import all_states, final_states
 from trainables.models.retrieval_model import RetrievalModel, computing_in_full, draw_projection, in_full, linear
 from trainables.representations import Sets, as_sets
+
+PARAMETERS = MODEL_TABLE["vsepp"].parameters
 
 
 class TextEncoder(nn.Module):
@@ -82,7 +85,7 @@ class VSEPP(RetrievalModel):
         word_size: int,
         *,
         backbone: Backbone | None = None,
-        pooling: str | None = None,
+        pooling: str | None = PARAMETERS["pooling"].default,
     ) -> None:
         """Take the sizes of features, vocabulary, joint space and word embeddings.
 
@@ -105,7 +108,7 @@ class VSEPP(RetrievalModel):
         sizes = config.training
         if not sizes.finetune:
             return super().build(config, data)
-        named: dict[str, Any] = {"backbone": "resnet50", "weights": "DEFAULT", **config.model_parameters}
+        named = {name: entry.default for name, entry in PARAMETERS.items()} | {**config.model_parameters}
         weights = named["weights"] if pretrained else "none"
         backbone = build_backbone(named["backbone"], weights, seed=config.seed, grid=False)
         return cls(

@@ -30,6 +30,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from trainables.model_parameters import MODEL_TABLE
 from trainables.models.gru import last_state
 from trainables.models.retrieval_model import (
     RetrievalModel,
@@ -40,6 +41,8 @@ from trainables.models.retrieval_model import (
     linear,
 )
 from trainables.models.vsepp import TextEncoder
+
+PARAMETERS = MODEL_TABLE["vsrn"].parameters
 
 BLOCKS = 4
 """Graph blocks one after the other [Li2019, section 3.1]."""
@@ -79,7 +82,12 @@ class RegionReasoning(nn.Module):
     """
 
     def __init__(
-        self, region_size: int, size: int, *, region_norm: str = "features", norm_before_reasoning: bool = True
+        self,
+        region_size: int,
+        size: int,
+        *,
+        region_norm: str = PARAMETERS["region_norm"].default,
+        norm_before_reasoning: bool = PARAMETERS["norm_before_reasoning"].default,
     ) -> None:
         super().__init__()
         self.region_norm = region_norm

@@ -30,7 +30,10 @@ from torch.nn.functional import embedding_bag
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset, Split
 from trainables.data.tokenizers import SPECIAL
+from trainables.model_parameters import MODEL_TABLE
 from trainables.models.retrieval_model import RetrievalModel
+
+PARAMETERS = MODEL_TABLE["wsabie"].parameters
 
 
 class WSABIE(RetrievalModel):
@@ -47,7 +50,9 @@ class WSABIE(RetrievalModel):
     idf: Tensor
     radius: float | Tensor
 
-    def __init__(self, image_size: int, idf: Tensor, embedding_size: int, *, radius: float = 1.0) -> None:
+    def __init__(
+        self, image_size: int, idf: Tensor, embedding_size: int, *, radius: float = PARAMETERS["radius"].default
+    ) -> None:
         """Draw both maps from N(0, 1/P), columns of length about 1 [Weston2011]; ``radius`` > 0 is lambda."""
         super().__init__()
         self.radius = radius
