@@ -176,7 +176,7 @@ def _train(
 ) -> TrainingResult:
     """Train in a directory that this process holds; see ``train``."""
     # Imported after the checks above, because torch takes seconds to import.
-    from trainables.cost import count_steps
+    from trainables.data.batches import count_steps
     from trainables.seeding import choose_device
     from trainables.trial import run_trial
 

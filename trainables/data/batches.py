@@ -286,6 +286,13 @@ class Batch:
     caption_groups: Tensor
 
 
+def count_steps(split: Split, training: TrainingConfig) -> int:
+    """Return the steps of an epoch: batches of captions, or of images, without a last batch of a single item."""
+    count = len(split.image_rows) if training.batches == "images" else len(split.offsets) - 1
+    whole, rest = divmod(count, training.batch_size)
+    return whole + (rest > 1)
+
+
 def epoch_batches(
     split: ResidentSplit, training: TrainingConfig, generator: torch.Generator, draw: int | None = None
 ) -> Iterator[Batch]:
