@@ -59,7 +59,7 @@ LEVELS = (
     {"config", "seeding"},
     {"data", "checkpoint"},
     {"losses"},
-    {"judgements", "cocos"},
+    {"judged_ranks", "judgements", "judgement_files", "cocos"},
     {"models", "dataset_description"},
     {"evaluation", "optimizers"},
     {"trial", "training_steps", "serving"},

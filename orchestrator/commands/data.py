@@ -24,7 +24,7 @@ from orchestrator.text.wording import number_text, zero_shot_text
 from trainables.data.tokenizers import VocabularyName
 from trainables.dataset_description import Description, describe_dataset
 from trainables.errors import ConfigError, condense
-from trainables.judgements import count_sentences
+from trainables.judged_ranks import count_sentences
 
 
 def unpack(

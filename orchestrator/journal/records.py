@@ -304,7 +304,7 @@ class EvaluatedOnTest(TrialRecord, frozen=True, kw_only=True, tag="test_evaluate
         metrics: Metrics on the test split, by name without a prefix, e.g. ``rsum``; finite numbers.
         ranks: The ranks of the queries, see ``trainables.ranks.Ranks.to_text``; older versions did not keep them.
         judged: Where people's judgements lie beside the dataset: the ranks of the candidates that people judged to fit,
-            one mapping per source of judgements, see ``trainables.judgements.judged_metrics.JudgedRanks.to_text``.
+            one mapping per source of judgements, see ``trainables.judged_ranks.JudgedRanks.to_text``.
         values: Metric of a plug-in, of one direction -> the value of each test image, see
             ``trainables.ranks.pack_numbers``.
     """

@@ -28,8 +28,8 @@ from trainables.data.repeats import repeat_warnings
 from trainables.data.source import find_source
 from trainables.data.text_features import extractor_file
 from trainables.errors import DataError
-from trainables.judgements.files import load_judgements
-from trainables.judgements.judged_metrics import named_metrics
+from trainables.judged_ranks import named_metrics
+from trainables.judgement_files import load_judgements
 from trainables.plugins.in_use import use
 from trainables.plugins.plugin import Plugin
 
