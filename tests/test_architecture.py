@@ -19,17 +19,16 @@ ROOMS = {
     "__main__": "cli",
     # It names the commands and imports the one that is called (``cli.COMMANDS``), which no statement shows.
     "cli": "machines",
-    "commands": "assistants claims doctor experiment exports extraction forecast gate judging machines regression "
+    "commands": "assistants claims doctor experiment exports extraction gate judging machines regression "
     "report results searches studies tracking views watch workload",
     "regression": "claims experiment machines results searches studies tracking tuner views winners workload",
     "claims": "experiment machines results views",
     "watch": "machines report results searches views",
-    "searches": "experiment forecast machines report results storage studies tracking tuner views winners workload",
+    "searches": "experiment machines report results storage studies tracking tuner views winners workload",
     "doctor": "experiment machines results storage tracking",
     "extraction": "machines tuner",
     "tracking": "experiment machines results winners",
     "tuner": "experiment machines storage studies workload",
-    "forecast": "experiment machines results studies workload",
     "winners": "experiment results storage workload",
     "report": "experiment results views",
     "judging": "results studies tracking",
