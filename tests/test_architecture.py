@@ -185,12 +185,6 @@ def test_the_table_of_rooms_names_the_rooms_there_are_and_has_no_circle() -> Non
     assert [name for name in MAY_IMPORT if f"{name}/" not in page and f"{name}.py" not in page] == []
 
 
-def test_a_story_names_at_most_fourteen_rooms() -> None:
-    from tests.size import rooms_of_stories
-
-    assert {heading[:7]: len(rooms) for heading, rooms in rooms_of_stories().items() if not 0 < len(rooms) <= 14} == {}
-
-
 def test_no_modules_import_each_other_in_a_circle() -> None:
     assert_no_circle({name: (targets & MODULES.keys()) - {name} for name, targets in graph().items()})
 
