@@ -23,7 +23,8 @@ from tests.test_architecture import EVERYONE_MAY, LEVEL, LEVELS, MAY_IMPORT, MOD
 TABLES = {*EVERYONE_MAY - {"journal"}, *set().union(*LEVELS[:5]), "search_spaces", "__init__"}
 """What a module reads as it reads the standard library: words, errors, files, metrics, hyper-parameters, settings."""
 
-SATELLITES = {"watch", "exports", "serving", "judgements", "judgement_files"}
+SATELLITES = {"watch", "exports", "serving", "judgements", "judgement_files", "judged_ranks"}
+"""What hangs on one registration, and the metrics of judged pairs alone."""
 
 NAMES = {str(file): name for name, file in MODULES.items()}
 NAMES[str(ROOT / "tests" / "support" / "in_process.py")] = TUNE = "tests.support.in_process"
@@ -73,6 +74,8 @@ class Walk:
             return
         above = [place for code in _callers(frame) if (place := label(code)) is not None]
         if self.ends & {*above} or not (not self.begins or self.begins & {*above}):
+            return
+        if SATELLITES & set(map(room_of, above)):
             return
         caller = next((place for place in above if not place.startswith(TUNE) and room_of(place) not in TABLES), None)
         if caller is not None and room_of(caller) != room_of(callee):
