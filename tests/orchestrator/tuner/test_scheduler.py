@@ -210,6 +210,7 @@ def test_why_no_graph_replays_the_steps_is_recorded_once_and_said(ledger: Ledger
     scheduler.judge(other, Step(1, {"val/rsum": 1.0}))
     recorded = [json.loads(line).get("not_replayed") for line in ledger.path.read_text().splitlines() if why in line]
     assert recorded == [why]
-    history = reopened(ledger)
-    assert [history.trials[each.id].not_replayed for each in (trial, other)] == [why, None]
-    assert without_graphs(history.trials.values()) == [f"1 trial trained without CUDA graphs: {why}."]
+    with reopened(ledger) as again:
+        trials = again.history.trials
+        assert [trials[each.id].not_replayed for each in (trial, other)] == [why, None]
+        assert without_graphs(trials.values()) == [f"1 trial trained without CUDA graphs: {why}."]
