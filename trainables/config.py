@@ -340,8 +340,8 @@ class TrialConfig:
         vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.
         tokenizer: How captions are cut into tokens: ``english``, ``words``, ``characters``, the name of a
             ``tokenizer.json`` in the dataset's folder, or its absolute path; ``None`` infers it from the captions.
-        val_images: Number of first images of the val split on which to evaluate, with their captions, >= 1, as the
-            published code of VSE++ and VSRN does with 1,000; ``None`` is all images.
+        val_images: Number of first images of the val split on which to evaluate, >= 1, as the published code of VSE++
+            and VSRN does with 1,000; ``None`` is all images.
         metric: The metric that selects the best epoch; larger is better.
         seed: Seed of initialisation and batch order, >= 0.
         schedule: Changes of settings during the training, epochs ascending.

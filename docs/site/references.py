@@ -81,13 +81,18 @@ def write_reference() -> str:
         '`[]` in a key means each item of a list; "by name" is a section whose keys are names. Limits in a type',
         "are checked before anything starts.",
     ]
+    of_experiments = {(key["name"], key["default"], key["meaning"]) for key in list_keys("experiment")}
     for kind in KINDS:
+        keys = [key for key in list_keys(kind) if kind == "experiment" or not key["name"].startswith(LISTED_ONCE)]
+        known = [key["name"] for key in keys if (key["name"], key["default"], key["meaning"]) in of_experiments]
         rows = [
             (f"`{key['name']}`", _shorter(key["type"]), f"`{key['default']}`", _without_limit(key))
-            for key in list_keys(kind)
-            if kind == "experiment" or not key["name"].startswith(LISTED_ONCE)
+            for key in keys
+            if kind == "experiment" or key["name"] not in known
         ]
         lines += ["", f"## {TITLES[kind]}", "", *markdown_table(("key", "type", "default", "meaning"), rows)]
+        if kind != "experiment":
+            lines += ["", f"As in an experiment: {', '.join(f'`{name}`' for name in ('training', *known))}."]
     return "\n".join(lines) + "\n"
 
 
@@ -156,10 +161,11 @@ def write_command_reference() -> str:
     for command in commands:
         for parameter in command.parameters:
             uses.setdefault(_row(parameter), []).append(f"`{command.name}`")
-    shared = {row: names for row, names in uses.items() if len(names) > 2}
+    shared = {row: names for row, names in uses.items() if len(names) > 1}
+    most = {name: max(len(names) for (other, _), names in shared.items() if other == name) for name, _ in shared}
     once = Counter(name for name, _ in shared)
     described = [
-        (name, meaning if once[name] == 1 else f"{meaning} Of {', '.join(names)}.")
+        (name, meaning if once[name] == 1 or len(names) == most[name] else f"{meaning} Of {', '.join(names)}.")
         for (name, meaning), names in shared.items()
     ]
     columns = ("argument or option", "meaning")
@@ -181,7 +187,7 @@ def write_command_reference() -> str:
         rows = [_row(parameter) for parameter in command.parameters]
         lines += ["", f"## `{command.name}`", "", f"    {command.usage}", "", command.meaning]
         if own := [row for row in rows if row not in shared]:
-            lines += ["", *markdown_table(columns, own)]
+            lines += ["", *markdown_table(columns, _joined(own))]
         if also := [f"`{row[0].split('`')[1].split()[0]}`" for row in rows if row in shared]:
             lines += ["", f"Also {', '.join(also)}."]
     return "\n".join(lines) + "\n"
@@ -192,6 +198,12 @@ def _row(parameter: Mapping[str, Any]) -> tuple[str, str]:
     shown = f"`{name} {value.strip('`')}`" if re.fullmatch("`[^`]+`", value) and not is_argument else f"`{name}`"
     choices = f" One of {value}." if "`, `" in value else ""
     return shown + (f" (`{default}`)" if default not in ("", "required") else ""), meaning + choices
+
+
+def _joined(rows: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return rows of which those with one meaning are one row."""
+    meanings = dict.fromkeys(meaning for _, meaning in rows)
+    return [(", ".join(name for name, text in rows if text == meaning), meaning) for meaning in meanings]
 
 
 def _leaves(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
