@@ -443,8 +443,8 @@ LOSS = re.compile(r"(?:NT-Xent|Triplet SH|Triplet|Circle|Polynomial \(self\))(?:
 
 def form(sentence: str) -> str:
     """Return a sentence without its names of losses, settings and numbers."""
-    without = LOSS.sub("LOSS", sentence)
-    return re.sub(r"[<>=≤] ?(?=#)", "", re.sub(r"[−+-]?\d+(?:[.,]\d+)*", "#", without))
+    without = re.sub(r"Candidate \w+", "LOSS", LOSS.sub("LOSS", sentence))
+    return re.sub(r"(?:[<>=≤]|above) ?(?=#)", "", re.sub(r"[−+-]?\d+(?:[.,]\d+)*", "#", without))
 
 
 def page() -> str:
@@ -458,16 +458,13 @@ def page() -> str:
         groups.setdefault(question, []).append((when, "", sentences))
     parts, known = [INTRODUCTION], set[str]()
     for question, cases in groups.items():
-        has_verdicts = any(verdict for _, verdict, _ in cases)
-        column, rule = (" verdict |", "---|") if has_verdicts else ("", "")
-        parts.append(f"## {question}\n\n| when |{column} sentences |\n|---|{rule}---|")
-        rows = []
+        parts.append(f"## {question}\n")
         for when, verdict, said in cases:
             new = [sentence for sentence in said if form(sentence) not in known]
             known.update(map(form, new))
-            shown = f" {verdict} |" if has_verdicts else ""
-            rows += [f"\n| {when} |{shown} {'<br>'.join(new)} |"] if new else []
-        parts[-1] += "".join(rows) + "\n"
+            label = ": ".join(part for part in (when[:1].upper() + when[1:], f"*{verdict}*" if verdict else "") if part)
+            parts += [f"- {label}. {' '.join(new)}" if label else f"- {' '.join(new)}"] if new else []
+        parts.append("")
     return "\n".join(parts)
 
 
