@@ -158,8 +158,8 @@ class TrainingConfig:
         precision: Precision of matrix products and convolutions: ``float32``, ``bf16``, or ``auto``: bf16 on a GPU that
             has it.
             GRUs, lengths, similarities and losses are float32 always.
-        graph: ``on``: steps have fixed shapes, and a GPU replays them as a CUDA graph; ``off``: Python starts each
-            operation of each step; ``auto``: ``on`` where there is a GPU. See ``static_steps``.
+        graph: ``on``: steps have fixed shapes, which a GPU replays as a CUDA graph. ``off``: Python starts each
+            operation. ``auto`` is ``on`` where there is a GPU.
         finetune_learning_rate: The rate of all parameters from then on, > 0; ``None`` keeps the rates. Published:
             2e-5 for 15 epochs after 30 frozen epochs [Faghri2018, section 4].
     """
