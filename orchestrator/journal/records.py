@@ -198,8 +198,8 @@ class EpochEnded(TrialRecord, frozen=True, kw_only=True, tag="epoch"):
         epoch: Number of the epoch, from 1.
         metrics: Metrics by name: ``train/...``, ``val/...``, ``cocos/...``, ``time/...``; finite numbers.
         state: State of the trial after the epoch: ``running``, ``finished`` or ``stopped_early``.
-        not_replayed: Why no CUDA graph replays the steps of the trial, although ``training.graph`` asks for one; in the
-            first epoch with this reason alone.
+        not_replayed: Why no CUDA graph replays the trial's steps, where ``training.graph`` asks for one. Only the first
+            epoch with a reason has it.
     """
 
     epoch: int
