@@ -60,8 +60,8 @@ LEVELS = (
     {"losses"},
     {"judged_ranks", "judgements", "judgement_files", "cocos"},
     {"models", "dataset_description"},
-    {"evaluation", "optimizers"},
-    {"trial", "training_steps", "serving"},
+    {"evaluation", "optimizers", "capturable"},
+    {"trial", "training_steps", "static_steps", "serving"},
     {"fused"},
     {"cost", "contracts"},
 )

@@ -63,6 +63,9 @@ ParameterValue = bool | int | float | str | tuple[float, ...]
 TOKENIZERS = ("english", "words", "characters")
 """The tokenizers that ship; see ``trainables.data.tokenizers``."""
 
+GraphUse = Literal["auto", "on", "off"]
+"""Whether steps are static, see ``TrainingConfig.graph``."""
+
 Precision = Literal["float32", "bf16", "auto"]
 """Precision of matrix products; ``auto`` is bf16 on a GPU that has bf16, and float32 elsewhere."""
 
@@ -164,6 +167,8 @@ class TrainingConfig:
         precision: Precision of matrix products and convolutions: ``float32``, ``bf16``, or ``auto``: bf16 on a GPU that
             has it.
             GRUs, lengths, similarities and losses are float32 always.
+        graph: ``on``: steps have fixed shapes, which a GPU replays as a CUDA graph. ``off``: Python starts each
+            operation. ``auto`` is ``on`` where there is a GPU.
         finetune_learning_rate: The rate of all parameters from then on, > 0; ``None`` keeps the rates. Published:
             2e-5 for 15 epochs after 30 frozen epochs [Faghri2018, section 4].
     """
@@ -196,6 +201,7 @@ class TrainingConfig:
     patience: Annotated[int | None, Allowed(1)] = None
     augment: bool = True
     precision: Precision = "float32"
+    graph: GraphUse = "auto"
     finetune: bool = False
     frozen_epochs: Annotated[int, Allowed(0)] = 0
     finetune_learning_rate: Annotated[float | None, Allowed(0, is_open=True)] = None
@@ -298,6 +304,7 @@ TRAINING_LEFT_OUT: Mapping[str, Any] = {
     "weight_average": 0.0,
     "backbone_learning_rate": None,
     "loss_learning_rate": None,
+    "graph": "auto",
 }
 """Settings of ``training`` that are not written where they have these values, likewise."""
 _NOTED = [
