@@ -196,7 +196,8 @@ def _data_uri(paths: Sequence[Path]) -> str:
     try:
         counts = [count_frames(path) for path in paths]
         every = [(path, number) for path, count in zip(paths, counts, strict=True) for number in range(count)]
-        images = [decode(*every[place]) for place in pick_frames(len(every), FRAMES)]
+        # Copies are pictures of one frame, whose file is no longer read.
+        images = [decode(*every[place]).copy() for place in pick_frames(len(every), FRAMES)]
     except DataError:
         return ""
     if not images:
