@@ -61,8 +61,8 @@ LEVELS = (
     {"losses"},
     {"judgements", "cocos"},
     {"models", "dataset_description"},
-    {"evaluation", "optimizers"},
-    {"trial", "training_steps", "serving"},
+    {"evaluation", "optimizers", "capturable"},
+    {"trial", "training_steps", "static_steps", "serving"},
     {"fused"},
     {"cost", "contracts"},
 )

@@ -135,6 +135,41 @@ def adjust_optimizer(optimizer: torch.optim.Optimizer, training: TrainingConfig,
         group["weight_decay"] = training.weight_decay if group.get("is_decayed", True) else 0.0
 
 
+class HeldRates:
+    """Learning rates in tensors that keep their place, so that a captured step has the rate of its epoch."""
+
+    def __init__(self) -> None:
+        self._rates: dict[int, Tensor] = {}
+
+    @contextmanager
+    def in_force(self, optimizers: Sequence[Optimizer]) -> Iterator[None]:
+        """Let optimisers take their present rates from tensors during a ``with`` block.
+
+        The optimisers are the same in each call, or new ones follow them. A rate on a GPU is float32.
+        """
+        groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+        former = [(group["lr"], group.get("capturable")) for group in groups]
+        for optimizer in optimizers:
+            # PyTorch warns of a step that is not captured, which here checks a captured one.
+            optimizer._warned_capturable_if_run_uncaptured = True
+        for (number, group), (rate, _) in zip(enumerate(groups), former, strict=True):
+            if group["params"]:
+                device = group["params"][0].device
+                dtype = torch.float64 if device.type == "cpu" else torch.float32
+                held = self._rates.setdefault(number, torch.zeros((), dtype=dtype, device=device))
+                group["lr"] = held.fill_(rate)
+            group["capturable"] = True
+        try:
+            yield
+        finally:
+            for group, (rate, capturable) in zip(groups, former, strict=True):
+                group["lr"] = rate
+                if capturable is None:
+                    del group["capturable"]
+                else:
+                    group["capturable"] = capturable
+
+
 class WeightAverage:
     """The exponential moving average of a model's weights, see the module's docstring.
 
@@ -204,10 +239,13 @@ class _Learned:
         names = learned_names(loss)
         return with_values(loss, {name: self._how[name].value(self.raw[name]) for name in names}) if names else loss
 
-    def zero_grad(self) -> None:
-        """Forget the gradients."""
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients, or set them to 0 where they lie."""
         for raw in self.raw.values():
-            raw.grad = None
+            if set_to_none or raw.grad is None:
+                raw.grad = None
+            else:
+                raw.grad.zero_()
 
     @torch.no_grad()
     def put_back(self) -> None:

@@ -35,6 +35,7 @@ class HeadModel(RetrievalModel):
     """Images and captions, both as features, as unit vectors of one joint space."""
 
     can_stack = True
+    has_static_shapes = True
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class HeadModel(RetrievalModel):
         """Map features (I, D) to unit vectors (I, embedding_size)."""
         return normalize(in_full(self.images(features)), dim=-1, eps=1e-12)
 
-    def encode_captions(self, captions: Tensor, lengths: Tensor) -> Tensor:
+    def encode_captions(self, captions: Tensor, lengths: Any) -> Tensor:
         """Map features (C, D) to unit vectors (C, embedding_size); ``lengths`` is not read."""
         head = self.images if self.captions is None else self.captions
         return normalize(in_full(head(captions)), dim=-1, eps=1e-12)

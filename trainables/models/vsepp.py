@@ -35,6 +35,7 @@ from torch.nn.functional import normalize
 
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
+from trainables.data.length_profile import Lengths, ProfiledLengths
 from trainables.models.backbones import Backbone, build_backbone
 from trainables.models.gru import all_states, final_states
 from trainables.models.retrieval_model import RetrievalModel, computing_in_full, draw_projection, in_full, linear
@@ -56,8 +57,8 @@ class TextEncoder(nn.Module):
         # As in the published code, the row of the padding is drawn like every other row.
         nn.init.uniform_(self.words.weight, -0.1, 0.1)
 
-    def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """Map word ids (C, T), 0 after a caption's end, with lengths (C,) on the CPU to unit vectors (C, E).
+    def forward(self, tokens: Tensor, lengths: Lengths) -> Tensor:
+        """Map word ids (C, T), 0 after a caption's end, with lengths (C,) to unit vectors (C, E).
 
         With stacked parameters, map to (K, C, E); see ``final_states``.
         """
@@ -65,7 +66,8 @@ class TextEncoder(nn.Module):
             if self.pooling is None:
                 vectors = final_states(self.words, self.gru, tokens, lengths)
             else:
-                vectors = self.pooling(all_states(self.words.weight, self.gru, tokens, lengths), lengths)
+                states = all_states(self.words.weight, self.gru, tokens, lengths)
+                vectors = self.pooling(states, lengths.values if isinstance(lengths, ProfiledLengths) else lengths)
             return normalize(vectors, dim=-1, eps=1e-12)
 
 
@@ -73,6 +75,7 @@ class VSEPP(RetrievalModel):
     """Images and captions as unit vectors of one joint space."""
 
     can_stack = True
+    has_static_shapes = True
 
     def __init__(
         self,
@@ -97,6 +100,8 @@ class VSEPP(RetrievalModel):
         self.backbone = backbone
         self.crop_size = 0 if backbone is None else backbone.image_size
         self._trains_backbone = False
+        # The pooling GPO makes a sequence of each size of a set in the batch.
+        self.has_static_shapes = backbone is None and pooling != "gpo"
         draw_projection(self.image_projection)
 
     @classmethod
@@ -126,8 +131,8 @@ class VSEPP(RetrievalModel):
             return pooled
         return normalize(in_full(linear(self.image_projection, features)), dim=-1, eps=1e-12)
 
-    def encode_captions(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """Map captions (C, T) with their lengths (C,) on the CPU to unit vectors (C, embedding_size)."""
+    def encode_captions(self, tokens: Tensor, lengths: Lengths) -> Tensor:
+        """Map captions (C, T) with their lengths (C,) to unit vectors (C, embedding_size)."""
         encoded: Tensor = self.text(tokens, lengths)
         return encoded
 

@@ -30,6 +30,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from trainables.data.length_profile import Lengths
 from trainables.models.gru import last_state
 from trainables.models.retrieval_model import (
     RetrievalModel,
@@ -118,6 +119,7 @@ class VSRN(RetrievalModel):
     """Images and captions as unit vectors of one joint space; ``image_parameters`` are ``RegionReasoning``'s."""
 
     can_stack = True
+    has_static_shapes = True
 
     def __init__(
         self, region_size: int, vocabulary_size: int, embedding_size: int, word_size: int, **image_parameters: Any
@@ -131,7 +133,7 @@ class VSRN(RetrievalModel):
         encoded: Tensor = self.images(features)
         return encoded
 
-    def encode_captions(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """Map captions (C, T) with their lengths (C,) on the CPU to unit vectors (C, embedding_size)."""
+    def encode_captions(self, tokens: Tensor, lengths: Lengths) -> Tensor:
+        """Map captions (C, T) with their lengths (C,) to unit vectors (C, embedding_size)."""
         encoded: Tensor = self.text(tokens, lengths)
         return encoded

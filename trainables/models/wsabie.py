@@ -43,6 +43,7 @@ class WSABIE(RetrievalModel):
     """
 
     can_stack = True
+    has_static_shapes = True
     stacked_settings = ("radius",)
     idf: Tensor
     radius: float | Tensor
@@ -68,7 +69,7 @@ class WSABIE(RetrievalModel):
         """Map features (I, p) to vectors (I, P)."""
         return features @ self.image_columns
 
-    def encode_captions(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+    def encode_captions(self, tokens: Tensor, lengths: Any) -> Tensor:
         """Map captions (C, T), zero-padded, to vectors (C, P): the weighted sum of their words' columns."""
         # Costs C * T * P operations, while dense bags of words would cost C * q * P. Padding has weight 0.
         columns, weights = self.word_columns, self.idf[tokens]
