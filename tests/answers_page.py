@@ -449,7 +449,8 @@ def form(sentence: str) -> str:
 def page() -> str:
     """Return the page."""
     groups: dict[str, list[tuple[str, str, Sequence[str]]]] = {}
-    answers = [*question_cases(), *warned_cases(), *over_cases(), *unconfirmed_cases()]
+    warned = [("", answer) for _, answer in warned_cases()]
+    answers = [*question_cases(), *warned, *over_cases(), *unconfirmed_cases()]
     for when, answer in answers:
         question = TITLES.get(answer.key, answer.question)
         groups.setdefault(question, []).append((when, answer.verdict, answer.sentences))
@@ -461,8 +462,8 @@ def page() -> str:
         for when, verdict, said in cases:
             new = [sentence for sentence in said if form(sentence) not in known]
             known.update(map(form, new))
-            label = ": ".join(part for part in (when[:1].upper() + when[1:], f"*{verdict}*" if verdict else "") if part)
-            parts += [f"- {label}. {' '.join(new)}" if label else f"- {' '.join(new)}"] if new else []
+            label = f"{when[:1].upper()}{when[1:]}{f': *{verdict}*' if verdict else ''}. " if when else ""
+            parts += [f"- {label}{' '.join(new)}"] if new else []
         parts.append("")
     return "\n".join(parts)
 

@@ -185,7 +185,7 @@ def write_command_reference() -> str:
     ]
     for command in commands:
         rows = [_row(parameter) for parameter in command.parameters]
-        lines += ["", f"## `{command.name}`", "", f"    {command.usage}", "", command.meaning]
+        lines += ["", f"## `{command.usage.removeprefix('orchestrator ')}`", "", command.meaning]
         if own := [row for row in rows if row not in shared]:
             lines += ["", *_list_of(_joined(own))]
         if also := [f"`{row[0].split('`')[1].split()[0]}`" for row in rows if row in shared]:
