@@ -60,7 +60,7 @@ LEVELS = (
     {"data", "checkpoint", "seeding"},
     {"losses"},
     {"judgements", "cocos"},
-    {"models", "dataset_description"},
+    {"models", "encoders", "dataset_description"},
     {"evaluation", "optimizers"},
     {"trial", "training_steps", "serving"},
     {"fused"},
