@@ -122,8 +122,9 @@ def test_a_caption_is_asked_through_the_extractor_that_made_the_features(
 ) -> None:
     checkpoint, data, extractor = of_features
     texts = tmp_path / "features_text.npy"
-    extractor_path(texts).write_bytes(extractor.to_bytes())
-    digest = hashlib.sha256(extractor.to_bytes()).hexdigest()
+    content = extractor.to_bytes()
+    extractor_path(texts).write_bytes(content)
+    digest = hashlib.sha256(content).hexdigest()
     texts.with_suffix(".json").write_text(json.dumps({"extractor": "tfidf-svd", "extractor_digest": digest}))
     write_retriever(tmp_path / "packed", checkpoint, data, "test", texts=texts)
     model, _ = load_best(checkpoint, data)

@@ -9,7 +9,7 @@ import json
 import pickle
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -211,4 +211,4 @@ def _why(error: BaseException) -> str:
 def _repositories(tags: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Return tag -> repository of the Hugging Face Hub, of the tags that have one."""
     hubs = {tag: str(form.get("hf_hub") or "") for tag, form in tags.items()}
-    return {tag: "/".join(hub.split("/")[:2]) for tag, hub in hubs.items() if hub}
+    return {tag: str(PurePosixPath(*PurePosixPath(hub).parts[:2])) for tag, hub in hubs.items() if hub}
