@@ -43,7 +43,7 @@ _UNREADABLE = (OSError, RuntimeError, ValueError, KeyError, AttributeError, Type
 class OpenClipEncoder(PretrainedEncoder):
     """A model of open_clip, both sides."""
 
-    libraries = ("open_clip_torch",)
+    libraries: tuple[str, ...] = ("open_clip_torch",)
     sides = (IMAGES, CAPTIONS)
 
     def __init__(self, model: Any, tokenizer: Any, files: Mapping[str, Path | str], device: str) -> None:

@@ -29,7 +29,6 @@ from trainables.extras import missing_modules
 
 if TYPE_CHECKING:
     import PIL.Image
-    from torch import nn
 
 IMAGES, CAPTIONS = "global", TEXT
 """Kinds of features that an encoder makes of its two sides."""
@@ -53,7 +52,7 @@ class PretrainedEncoder(ABC):
         libraries: The packages that run it, by their names for ``pip``.
         name: The model, for people.
         weights: Name of the file or folder of its weights.
-        network: The network, whose weights ``weights_digest`` identifies.
+        network: The network, a module of torch, whose weights ``weights_digest`` identifies.
         sides: Kinds of features that it makes: ``global`` of pictures, ``text`` of captions, or both.
         transform: How the library prepares a picture, for the record; empty where no pictures are read.
         notes: What a person should know before the features are used, a sentence each.
@@ -62,7 +61,7 @@ class PretrainedEncoder(ABC):
     libraries: tuple[str, ...]
     name: str
     weights: str
-    network: "nn.Module"
+    network: Any
     sides: tuple[str, ...]
     transform: str = ""
     notes: tuple[str, ...] = ()

@@ -132,7 +132,7 @@ def write_retriever(
     """
     origin, text_origin = (None if path is None else description_of(path) for path in (pictures, texts))
     extractor = None if texts is None else extractor_file(texts)
-    encoders = {kept for path in (pictures, texts) if path is not None and (kept := kept_folder(path)) is not None}
+    encoders = {kept_folder(path) for path in (pictures, texts) if path is not None}
     model, config = load_best(checkpoint, data)
     part = data.splits[split]
     with evaluating(model):
@@ -144,7 +144,7 @@ def write_retriever(
     save_file({name: value for kind in kept for name, value in to_tensors(kind, kept[kind]).items()}, folder / GALLERY)
     if extractor is not None:
         write_whole(folder / TEXT_EXTRACTOR, extractor.read_bytes())
-    for encoder in encoders:
+    for encoder in filter(None, encoders):
         shutil.copytree(encoder, folder / encoder.name)
     caption_features = data.splits["train"].caption_features
     about = {

@@ -37,7 +37,7 @@ def caption_extractor(packed: Path, about: Mapping[str, Any], device: str) -> Tf
     """Return what makes features of new captions for a packed model; ``None`` where nothing is packed."""
     if (packed / TEXT_EXTRACTOR).exists():
         return read_extractor(packed / TEXT_EXTRACTOR)
-    origin = about.get(TEXT_ORIGIN)
+    origin = about.get(TEXT_ORIGIN) or {}
     return CaptionEncoder(packed, origin, device) if _is_packed(packed, origin) else None
 
 
