@@ -26,7 +26,7 @@ from trainables.data.text_features import NAME as TFIDF
 from trainables.data.tokenizers import VocabularyName
 from trainables.dataset_description import Description, describe_dataset
 from trainables.errors import ConfigError, condense
-from trainables.judgements import count_sentences
+from trainables.judged_ranks import count_sentences
 
 
 def unpack(
@@ -127,10 +127,11 @@ def extract(
     workers: Annotated[int, typer.Option(help="1 extracts in this process, more are Ray workers.")] = 1,
     shard_size: Annotated[int, typer.Option(help="Images a shard; a kill loses the work of one shard a worker.")] = 128,
     seed: Annotated[int, typer.Option(help="Seed of untrained weights and random crops.")] = 0,
+    frames: Annotated[int, typer.Option(help="Of clips, the most frames of each, evenly spaced.")] = 20,
     plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """Compute features of images, captions or both. The same command resumes an interrupted extraction."""
+    """Compute features of images or clips, of captions, or of both. The same command resumes an extraction."""
     load_plugins(plugins or [])
     if text is not None and encoder is not None:
         raise ConfigError("--text FOLDER is --encoder FOLDER --features text; give one of them")
@@ -163,13 +164,15 @@ def extract(
         device=device,
         workers=workers,
         shard_size=shard_size,
+        frames=frames,
     )
     started = time.monotonic()
     with _progress("images" if encoder is None else "done", None, shards=True, quiet=as_json) as on_progress:
         made = extract_features(request, on_progress)
     spent = duration_text(time.monotonic() - started)
     if encoder is None:
-        line = f"{made['images']} images, {made['extracted']} of them extracted now, {spent}"
+        what = f"{made['frames']} frames" if "frames" in made else f"{made['images']} images"
+        line = f"{what}, {made['extracted']} of them extracted now, {spent}"
         _print(made, as_json, line, *made["files"])
     else:
         _print(made, as_json, *_encoded_lines(made, spent), *made["files"])
@@ -177,7 +180,8 @@ def extract(
 
 def _encoded_lines(made: Mapping[str, Any], spent: str) -> Iterator[str]:
     """Say what an encoder has made, and whether its sides fit each other."""
-    counts = {"global": f"{made['images']:,} images", TEXT: f"{made['captions']:,} captions"}
+    images = f"{made['frames']:,} frames of clips" if "frames" in made else f"{made['images']:,} images"
+    counts = {"global": images, TEXT: f"{made['captions']:,} captions"}
     sides = [f"{counts[side]} with {size} features each" for side, size in made["dimensions"].items()]
     yield f"{made['encoder']}: {', '.join(sides)}; {made['extracted']:,} extracted now, {spent}"
     if made.get("zero_shot") is not None:

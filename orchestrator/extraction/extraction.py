@@ -1,4 +1,6 @@
-"""Computes the feature files of a dataset: of its pictures by a backbone, or of both sides by a pretrained encoder."""
+"""Computes the feature files of a dataset: of its pictures or clips by a backbone, or of both
+sides by a pretrained encoder.
+"""
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -9,13 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.extraction.feature_files import KEPT, ExtractionInterruptedError, check_targets, zero_shot_of_val
+from orchestrator.extraction.feature_files import (
+    KEPT,
+    ExtractionInterruptedError,
+    check_targets,
+    write_clips,
+    zero_shot_of_val,
+)
+from orchestrator.extraction.rows import Pictures, Rows, find_pictures, read_rows
 from orchestrator.journal.lock import hold, make_scratch
 from orchestrator.machines.processes import sigterm_as_ctrl_c
 from trainables.allotment import usable_cpus
 from trainables.config import TEXT
-from trainables.data.corpus import SPLITS, Corpus, Image, check_corpus
+from trainables.data.corpus import SPLITS
 from trainables.data.extract import (
+    BOXES,
     Encoder,
     Plan,
     ShardResult,
@@ -23,11 +33,13 @@ from trainables.data.extract import (
     extract_shards,
     join_shards,
     joined_mark,
+    joined_rows,
     open_shards,
 )
 from trainables.data.features import captions_digest, images_digest
-from trainables.data.pictures import check_links, find_images, resized_side
-from trainables.data.source import Source, find_source
+from trainables.data.foreign_features import pool_sets
+from trainables.data.inputs import REGION_LENGTHS
+from trainables.data.pictures import resized_side
 from trainables.encoders.kept import keep, kept_name
 from trainables.errors import ConfigError, DataError
 from trainables.extras import require
@@ -69,6 +81,7 @@ class ExtractionRequest:
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
         workers: 1 extracts in this process, more are Ray workers, >= 1.
         shard_size: Images a shard, >= 1: a kill loses the work on at most one shard a worker.
+        frames: Of a dataset of clips, the most frames of a clip, evenly spaced, >= 1.
     """
 
     dataset: str
@@ -84,6 +97,7 @@ class ExtractionRequest:
     device: str = "auto"
     workers: int = 1
     shard_size: int = 128
+    frames: int = 20
 
     def __post_init__(self) -> None:
         if self.encoder is None:
@@ -98,7 +112,7 @@ class ExtractionRequest:
             raise ConfigError(f"--features must be one of {', '.join(known)}, got {self.features!r}")
         if self.split is not None and self.split not in SPLITS:
             raise ConfigError(f"--split must be one of {', '.join(SPLITS)}, got {self.split!r}")
-        for name, minimum in {"augmentations": 0, "seed": 0, "workers": 1, "shard_size": 1}.items():
+        for name, minimum in {"augmentations": 0, "seed": 0, "workers": 1, "shard_size": 1, "frames": 1}.items():
             if getattr(self, name) < minimum:
                 raise ConfigError(f"--{name.replace('_', '-')} must be at least {minimum}, got {getattr(self, name)}")
 
@@ -114,15 +128,6 @@ class ExtractionRequest:
 
 
 @dataclass(frozen=True)
-class _Dataset:
-    """A dataset, and the images whose rows are written, in their order."""
-
-    source: Source
-    corpus: Corpus
-    images: Sequence[Image]
-
-
-@dataclass(frozen=True)
 class _Work:
     """What an extraction computes.
 
@@ -130,12 +135,14 @@ class _Work:
         plans: Of images, of captions, or both.
         encoders: Of this process.
         about: What the result says beside files and numbers.
+        counts: Number of frames of each clip; empty where the images are pictures.
         keep: Writes what made the features beside them.
     """
 
     plans: Sequence[Plan]
     encoders: Encoders
     about: Mapping[str, Any]
+    counts: tuple[int, ...] = ()
     keep: Callable[[], None] = lambda: None
 
 
@@ -143,10 +150,11 @@ def extract_features(request: ExtractionRequest, on_progress: Progress) -> dict[
     """Compute the features of a dataset, or resume an extraction that was killed.
 
     Returns:
-        Plain values for JSON: the feature ``files``, each with a ``.json`` beside it that describes its origin; the
-        number of ``images`` in each file, and of images and captions those ``extracted`` by this call. Of an encoder
-        also its name (``encoder``), the ``captions``, the ``dimensions`` by kind, ``notes``, and where both sides have
-        equal dimensions the ``zero_shot`` rsum on val with its ``chance``.
+        Plain values for JSON: the ``files`` of features, each with a ``.json`` beside it that describes its origin, and
+        of boxes or lengths; the number of ``images`` in each file, or of the ``frames`` of clips, and of those, and of
+        captions, the number ``extracted`` by this call. Of an encoder also its name (``encoder``), the ``captions``,
+        the ``dimensions`` by kind, ``notes``, and where both sides have equal dimensions the ``zero_shot`` rsum on val
+        with its ``chance``.
 
     Raises:
         AlreadyRunningError: If another process writes to the same folder.
@@ -157,10 +165,9 @@ def extract_features(request: ExtractionRequest, on_progress: Progress) -> dict[
     require("pictures" if request.encoder is None else "train", "`orchestrator data extract`")
     if request.workers > 1:
         require("search", "--workers", "ray")
-    dataset = _read(request)
-    out, images = request.out or dataset.source.folder, dataset.images
-    prepare = _by_backbone if request.encoder is None else _by_encoder
-    work = prepare(request, out, dataset)
+    rows = read_rows(request.dataset, request.data_root, request.split)
+    out = request.out or rows.source.folder
+    work = (_by_backbone if request.encoder is None else _by_encoder)(request, out, rows)
     folder = out / SHARDS
     folder.mkdir(exist_ok=True)
     with make_scratch() as scratch, hold(folder, scratch):
@@ -170,15 +177,32 @@ def extract_features(request: ExtractionRequest, on_progress: Progress) -> dict[
         except KeyboardInterrupt:
             raise ExtractionInterruptedError(f"{out}: {KEPT}: resume with the same command") from None
         work.keep()
-        files = [path for plan in work.plans for path in join_shards(plan, out)]
+        files = [path for plan in work.plans for path in _join(plan, work.counts, out)]
         shutil.rmtree(folder)
-    made = {"files": list(map(str, files)), "images": len(images), "extracted": extracted, **work.about}
-    if request.encoder is not None:
-        arrays = {plan.kinds[0]: np.load(path, mmap_mode="r") for plan, path in zip(work.plans, files, strict=True)}
-        made["dimensions"] = {kind: array.shape[1] for kind, array in arrays.items()}
-        if len(arrays) == len(SIDES) and request.split is None:
-            made |= zero_shot_of_val(images, *(arrays[kind] for kind in SIDES))
-    return made
+    number = {"frames": sum(work.counts)} if work.counts else {"images": len(rows.images)}
+    made = {"files": files, **number, "extracted": extracted, **work.about}
+    return made if request.encoder is None else {**made, **_sides_of(request, out, work, rows)}
+
+
+def _join(plan: Plan, counts: Sequence[int], out: Path) -> list[str]:
+    """Write the features of all shards of a plan and return all files but those of their origin."""
+    if not counts or TEXT in plan.kinds:
+        return list(map(str, join_shards(plan, out)))
+    # Of clips, made of the features of their frames; a kill before the end is no loss but of this.
+    frames = np.split(joined_rows(plan, "global"), np.cumsum(counts)[:-1])
+    targets = [out / "features_global.npy", out / "features_regions.npy"]
+    for path in (*targets, out / REGION_LENGTHS):
+        (plan.folder / joined_mark(path.name)).touch()
+    return write_clips(pool_sets(frames, max(counts)), targets, plan.origin)
+
+
+def _sides_of(request: ExtractionRequest, out: Path, work: _Work, rows: Rows) -> dict[str, Any]:
+    """Return the dimensions of an encoder's features, and what they retrieve as they are."""
+    arrays = {kind: np.load(out / f"features_{kind}.npy", mmap_mode="r") for plan in work.plans for kind in plan.kinds}
+    about: dict[str, Any] = {"dimensions": {kind: array.shape[1] for kind, array in arrays.items()}}
+    if len(arrays) == len(SIDES) and request.split is None:
+        about |= zero_shot_of_val(rows.images, *(arrays[kind] for kind in SIDES))
+    return about
 
 
 def _extract(request: ExtractionRequest, work: _Work, out: Path, scratch: Path, on_progress: Progress) -> int:
@@ -209,7 +233,7 @@ def _extract(request: ExtractionRequest, work: _Work, out: Path, scratch: Path, 
 
         # A GPU that the user names is for all workers; Ray would number the GPUs that it gives from 0.
         gpus = request.device in ("auto", "cuda")
-        load = partial(load_encoders, request)
+        load = partial(load_encoders, work.plans[0].kinds, request)
         deal = partial(deal_out, todo, load, take, workers=request.workers, threads=threads, gpus=gpus)
         on_own_ray(deal, scratch, out)
     if problems:
@@ -217,40 +241,25 @@ def _extract(request: ExtractionRequest, work: _Work, out: Path, scratch: Path, 
     return extracted
 
 
-def _read(request: ExtractionRequest) -> _Dataset:
-    """Return the dataset; raise all problems of its captions as one error."""
-    source = find_source(request.dataset, request.data_root)
-    corpus = source.read()
-    if problems := check_corpus(corpus):
-        raise DataError(problems)
-    images = corpus.split(request.split) if request.split else list(corpus.images)
-    return _Dataset(source, corpus, images)
-
-
-def _find_pictures(dataset: _Dataset) -> list[Path]:
-    """Return the file of each image; raise all problems as one error."""
-    source, corpus, images = dataset.source, dataset.corpus, dataset.images
-    if problems := check_links(corpus, source.folder, source.roots):
-        raise DataError(problems)
-    if not any(image.filename for image in images):
-        raise DataError(f"{corpus.file}: this dataset names no image files, so there is nothing to extract from")
-    files = find_images(source.folder, (image.filename for image in images))
-    missing = [image for image in images if image.filename not in files]
-    if missing:
-        where = f"is missing from {source.folder} and the folders in it"
-        raise DataError([f"{image.place}: image {image.filename!r} {where}" for image in missing])
-    return [Path(files[image.filename].path) for image in images]
-
-
 def _check_free(out: Path, shards: Path, names: Sequence[str]) -> None:
     """Refuse files of features that are there already, but for those that a killed call has joined itself."""
     check_targets(out, (out / name for name in names if not (shards / joined_mark(name)).exists()))
 
 
-def _by_backbone(request: ExtractionRequest, out: Path, dataset: _Dataset) -> _Work:
-    images, paths = dataset.images, _find_pictures(dataset)
-    made = ("features", "augmented") if request.augmentations else ("features",)
-    _check_free(out, out / SHARDS, [f"{name}_{kind}.npy" for kind in request.kinds for name in made])
+def _image_files(pictures: Pictures, kinds: Sequence[str], names: Sequence[str] = ("features",)) -> list[str]:
+    """Return the names of the files that are written of images or clips."""
+    files = [f"{name}_{kind}.npy" for kind in kinds for name in names]
+    if pictures.counts:
+        return [*files, "features_regions.npy", REGION_LENGTHS]
+    return [*files, *([BOXES] if "regions" in kinds else [])]
+
+
+def _by_backbone(request: ExtractionRequest, out: Path, rows: Rows) -> _Work:
+    pictures = find_pictures(rows, request.frames, augmented=bool(request.augmentations))
+    # A frame has one vector.
+    kinds = ("global",) if pictures.counts else request.kinds
+    names = ["features", *(["augmented"] if request.augmentations else [])]
+    _check_free(out, out / SHARDS, _image_files(pictures, kinds, names))
     import torch
     import torchvision
 
@@ -261,8 +270,8 @@ def _by_backbone(request: ExtractionRequest, out: Path, dataset: _Dataset) -> _W
     size = backbone.image_size
     transform = {"resize": resized_side(size), "crop": size, "interpolation": "bilinear", "scaling": "unit length"}
     origin = {
-        "images_digest": images_digest(images),
-        "images": len(images),
+        "images_digest": images_digest(rows.images),
+        "images": len(rows.images),
         "split": request.split,
         "backbone": request.network,
         "weights": weights if weights in ("DEFAULT", "none") else Path(weights).name,
@@ -273,13 +282,13 @@ def _by_backbone(request: ExtractionRequest, out: Path, dataset: _Dataset) -> _W
         "torch": torch.__version__,
         "torchvision": torchvision.__version__,
     }
-    places = tuple(image.place for image in images)
-    crops, size_of_shard = request.augmentations, request.shard_size
-    plan = Plan(out / SHARDS, tuple(paths), places, request.kinds, crops, origin, size_of_shard)
-    return _Work([plan], load_encoders(request, backbone), {})
+    if pictures.counts:
+        origin["frames"] = request.frames
+    plan = Plan(out / SHARDS, pictures.files, pictures.places, kinds, request.augmentations, origin, request.shard_size)
+    return _Work([plan], load_encoders(kinds, request, backbone), {}, pictures.counts)
 
 
-def _by_encoder(request: ExtractionRequest, out: Path, dataset: _Dataset) -> _Work:
+def _by_encoder(request: ExtractionRequest, out: Path, rows: Rows) -> _Work:
     from trainables.encoders import read_encoder
     from trainables.seeding import choose_device, make_deterministic
 
@@ -288,31 +297,33 @@ def _by_encoder(request: ExtractionRequest, out: Path, dataset: _Dataset) -> _Wo
     encoder = read_encoder(str(request.encoder), request.weights, str(device))
     if request.features is not None and request.features not in encoder.sides:
         raise ConfigError(f"--features {request.features}: {encoder.name} makes {' and '.join(encoder.sides)} alone")
-    sides = [side for side in SIDES if side in encoder.sides and request.features in (None, side)]
-    places = {side: out / SHARDS / ("" if side != TEXT else "captions") for side in sides}
-    for side, shards in places.items():
-        _check_free(out, shards, [f"features_{side}.npy"])
-    images, origin = dataset.images, encoder.origin()
-    origin |= {"kept": kept_name(origin["weights_digest"]), "split": request.split}
-    plans = []
+    sides = [side for side in encoder.sides if request.features in (None, side)]
+    origin = encoder.origin()
+    origin |= {"kept": kept_name(encoder.digest), "split": request.split}
+    plans: list[Plan] = []
+    about: dict[str, Any] = {"captions": 0, "encoder": encoder.name, "notes": list(encoder.notes)}
+    counts: tuple[int, ...] = ()
     if "global" in sides:
-        paths = tuple(_find_pictures(dataset))
-        of_images = {"images_digest": images_digest(images), "images": len(images), **origin}
-        named = tuple(image.place for image in images)
-        plans.append(Plan(places["global"], paths, named, ("global",), 0, of_images, request.shard_size))
-    captions = [(caption, image.place) for image in images for caption in image.captions]
+        pictures = find_pictures(rows, request.frames, augmented=False)
+        counts, shards = pictures.counts, out / SHARDS
+        _check_free(out, shards, _image_files(pictures, ["global"]))
+        of_images = {"images_digest": images_digest(rows.images), "images": len(rows.images), **origin}
+        of_images |= {"frames": request.frames} if counts else {}
+        plans.append(Plan(shards, pictures.files, pictures.places, ("global",), 0, of_images, request.shard_size))
     if TEXT in sides:
+        captions, shards = list(rows.captions()), out / SHARDS / "captions"
+        _check_free(out, shards, [f"features_{TEXT}.npy"])
         if not captions:
-            raise DataError(f"{dataset.source.folder}: this dataset has no captions, so there is nothing to encode")
-        of_captions = {"captions_digest": captions_digest(images), "captions": len(captions), **origin}
-        texts, named = (tuple(values) for values in zip(*captions, strict=True))
+            raise DataError(f"{rows.source.folder}: this dataset has no captions, so there is nothing to encode")
+        about["captions"] = len(captions)
+        of_captions = {"captions_digest": captions_digest(rows.images), "captions": len(captions), **origin}
+        texts, places = (tuple(values) for values in zip(*captions, strict=True))
         size = CAPTIONS_A_SHARD * request.shard_size
-        plans.append(Plan(places[TEXT], texts, named, (TEXT,), 0, of_captions, size))
-    about = {"captions": len(captions) if TEXT in sides else 0, "encoder": encoder.name, "notes": list(encoder.notes)}
-    return _Work(plans, encoder.by_side(), about, partial(keep, encoder, out))
+        plans.append(Plan(shards, texts, places, (TEXT,), 0, of_captions, size))
+    return _Work(plans, encoder.by_side(), about, counts, partial(keep, encoder, out))
 
 
-def load_encoders(request: ExtractionRequest, backbone: Any = None) -> Encoders:
+def load_encoders(kinds: tuple[str, ...], request: ExtractionRequest, backbone: Any = None) -> Encoders:
     """Make the functions that encode, in whichever process calls it; without a backbone, build or read it first."""
     from trainables.seeding import choose_device, make_deterministic
 
@@ -328,4 +339,4 @@ def load_encoders(request: ExtractionRequest, backbone: Any = None) -> Encoders:
     if backbone is None:
         backbone = build_backbone(request.network, request.weights or "DEFAULT", seed=request.seed)
     crops = crops_of(backbone.image_size, request.augmentations, request.seed)
-    return {request.kinds[0]: Encoder(crops, make_encoder(backbone, request.kinds, device))}
+    return {kinds[0]: Encoder(crops, make_encoder(backbone, kinds, device))}

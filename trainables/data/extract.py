@@ -10,6 +10,7 @@ The functions that prepare and encode are arguments, so this module does not nee
 """
 
 import json
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,13 +21,14 @@ from typing import Any
 
 import numpy as np
 
+from trainables.data.moving_pictures import Frame
 from trainables.data.npy_files import map_array
 from trainables.data.pictures import center_crop, decode, random_crop
 from trainables.data.text_files import read_json
 from trainables.errors import ConfigError, DataError
 from trainables.files import write_whole, writing_whole
 
-PLAN = "plan.json"
+PLAN, BOXES = "plan.json", "boxes.npy"
 
 
 @dataclass(frozen=True)
@@ -43,14 +45,14 @@ class Encoder:
     encode: Callable[[np.ndarray], dict[str, np.ndarray]]
 
 
-def crops_of(size: int, augmentations: int, seed: int) -> Callable[[Path, int], np.ndarray]:
-    """Return the function from an image file and its row to its crops: the centre, then random ones.
+def crops_of(size: int, augmentations: int, seed: int) -> Callable[[Frame, int], np.ndarray]:
+    """Return the function from a picture or frame and its row to its crops: the centre, then random ones.
 
     Crops have shape (1 + augmentations, size, size, 3), uint8.
     """
 
-    def crops(path: Path, row: int) -> np.ndarray:
-        image = decode(path)
+    def crops(frame: Frame, row: int) -> np.ndarray:
+        image = decode(*frame)
         # Each image has its own generator, so that its crops do not depend on images decoded before it.
         random = np.random.default_rng((seed, row))
         return np.stack([center_crop(image, size), *(random_crop(image, size, random) for _ in range(augmentations))])
@@ -63,7 +65,7 @@ class Plan:
     """Which features of a dataset's images, or of its captions, are computed in which shards.
 
     Attributes:
-        items: File of each image, or each caption, in row order.
+        items: Each picture or frame of a clip, or each caption, in row order.
         places: Place of each item in its source, for messages.
         kinds: ``global``, ``regions``, ``text``.
         augmentations: Random crops of each image beside its centre, >= 0.
@@ -73,7 +75,7 @@ class Plan:
     """
 
     folder: Path
-    items: Sequence[Path] | Sequence[str]
+    items: Sequence[Frame] | Sequence[str]
     places: Sequence[str]
     kinds: tuple[str, ...]
     augmentations: int
@@ -159,7 +161,42 @@ def join_shards(plan: Plan, out: Path) -> list[Path]:
             origin = {**plan.origin, "kind": kind, "shape": shape, "dtype": "float16"}
             write_whole(path.with_suffix(".json"), json.dumps(origin, indent=2) + "\n")
             written.append(path)
+            if path.name == "features_regions.npy":
+                written += _write_boxes(plan, out / BOXES, *shape[:2])
     return written
+
+
+def _write_boxes(plan: Plan, path: Path, images: int, regions: int) -> list[Path]:
+    """Write the boxes of the regions and return their path, or nothing where regions are no grid."""
+    if math.isqrt(regions) ** 2 != regions:
+        # A backbone of tokens may have one that is no cell.
+        return []
+    joined = plan.folder / path.name
+    with writing_whole(joined) as file:
+        np.save(file, grid_boxes(images, regions), allow_pickle=False)
+    (plan.folder / joined_mark(path.name)).touch()
+    joined.replace(path)
+    return [path]
+
+
+def grid_boxes(images: int, regions: int) -> np.ndarray:
+    """Return the boxes of a square grid of cells, row by row, (images, regions, 4), float32: x1, y1, x2, y2 in [0, 1].
+
+    They are parts of the crop that the backbone saw, and the same for all images.
+
+    Example:
+        >>> grid_boxes(1, 4)[0].tolist()
+        [[0.0, 0.0, 0.5, 0.5], [0.5, 0.0, 1.0, 0.5], [0.0, 0.5, 0.5, 1.0], [0.5, 0.5, 1.0, 1.0]]
+    """
+    side = math.isqrt(regions)
+    down, across = np.divmod(np.arange(regions), side)
+    corners = np.stack([across, down, across + 1, down + 1], axis=1).astype(np.float32) / np.float32(side)
+    return np.tile(corners, (images, 1, 1))
+
+
+def joined_rows(plan: Plan, kind: str) -> np.ndarray:
+    """Return the features of all images of a plan, (rows, ...), float16, of its shards."""
+    return np.concatenate([block[:, 0] for block in _blocks(plan, kind)])
 
 
 def _extract_shard(

@@ -23,6 +23,7 @@ import numpy as np
 
 from trainables.config import TEXT
 from trainables.data.extract import Encoder
+from trainables.data.moving_pictures import Frame
 from trainables.data.pictures import decode
 from trainables.errors import ConfigError
 from trainables.extras import missing_modules
@@ -102,8 +103,8 @@ class PretrainedEncoder(ABC):
     def by_side(self) -> dict[str, Encoder]:
         """Return the function of each side for ``trainables.data.extract``."""
 
-        def picture(path: Path, row: int) -> np.ndarray:
-            return self.prepare(decode(path))[None]
+        def picture(frame: Frame, row: int) -> np.ndarray:
+            return self.prepare(decode(*frame))[None]
 
         def caption(text: str, row: int) -> np.ndarray:
             return np.array([text], dtype=object)

@@ -10,6 +10,7 @@ import PIL.Image
 import pytest
 
 from trainables.data.extract import Encoder, Plan, crops_of, extract_shards, join_shards, open_shards
+from trainables.data.moving_pictures import Frame
 from trainables.data.pictures import center_crop, decode
 from trainables.errors import DataError
 
@@ -25,7 +26,7 @@ def plan(tmp_path: Path) -> Plan:
         PIL.Image.fromarray(pixels).save(paths[-1])
     places = tuple(f"captions.json: images[{index}]" for index in range(IMAGES))
     origin: dict[str, object] = {"backbone": "fake", "seed": 0}
-    return Plan(tmp_path / "shards", tuple(paths), places, ("global", "regions"), 2, origin, 4, 3)
+    return Plan(tmp_path / "shards", [Frame(path, 0) for path in paths], places, ("global", "regions"), 2, origin, 4, 3)
 
 
 def fake_network(crops: np.ndarray) -> dict[str, np.ndarray]:
@@ -57,9 +58,10 @@ def test_rows_are_the_features_of_the_images_in_their_order(plan: Plan, tmp_path
         "features_regions": ((IMAGES, 4, 3), np.float16),
         "augmented_global": ((IMAGES, 2, 3), np.float16),
         "augmented_regions": ((IMAGES, 2, 4, 3), np.float16),
+        "boxes": ((IMAGES, 4, 4), np.float32),
     }
-    for row, path in enumerate(plan.items):
-        expected = fake_network(center_crop(decode(path), SIZE)[None])
+    for row, frame in enumerate(plan.items):
+        expected = fake_network(center_crop(decode(*frame), SIZE)[None])
         assert np.array_equal(found["features_global"][row], expected["global"][0])
         assert np.array_equal(found["features_regions"][row], expected["regions"][0])
     assert len(np.unique(found["augmented_global"].reshape(-1, 3), axis=0)) > IMAGES
@@ -103,11 +105,11 @@ BREAKS: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("spoil", BREAKS.values(), ids=BREAKS)
 def test_bad_images_are_all_named_and_spoil_their_shard_alone(plan: Plan, spoil: Callable[[Path], object]) -> None:
     for row in (4, 5, 7):
-        spoil(plan.items[row])
+        spoil(plan.items[row].path)
     results = list(extract_shards(plan, open_shards(plan), encoder(), threads=2))
     assert [len(problems) for _, problems in results] == [0, 3, 0]
     for row, problem in zip((4, 5, 7), results[1][1], strict=True):
-        assert problem.startswith(f"captions.json: images[{row}]: {plan.items[row]}: cannot be decoded")
+        assert problem.startswith(f"captions.json: images[{row}]: {plan.items[row].path}: cannot be decoded")
     assert open_shards(plan) == [1]
 
 
