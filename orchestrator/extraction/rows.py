@@ -74,8 +74,8 @@ def _find_clips(rows: Rows, most: int, *, augmented: bool) -> Pictures:
     found, problems = find_frames(source.folder, (image.id for image in images), source.roots)
     if not found and not problems:
         raise DataError(
-            f"{rows.corpus.file}: this dataset names no image files, and has no clips/ID{'|'.join(SUFFIXES)} or folders "
-            "clips/ID of pictures, so there is nothing to extract from"
+            f"{rows.corpus.file}: this dataset names no image files, and has no clips/ID{'|'.join(SUFFIXES)} or "
+            "folders clips/ID of pictures, so there is nothing to extract from"
         )
     where = f"is neither a moving picture nor a folder of pictures in {source.folder} and the folders in it"
     missing = [image for image in images if image.id not in found]
