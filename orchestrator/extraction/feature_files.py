@@ -200,9 +200,7 @@ def check_targets(folder: Path, targets: Iterable[Path]) -> None:
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be written: {error.strerror}; name another folder with --out") from None
     if there := next((target for target in targets if target.exists()), None):
-        raise ConfigError(
-            f"{there}: is there already; remove it, name another folder with --out, or other features with --features"
-        )
+        raise ConfigError(f"{there}: is there already; remove it, or name another folder with --out")
 
 
 def write_features(
