@@ -415,14 +415,17 @@ def files_outside(source: Source, files: Iterable[Path]) -> list[str]:
     return [problem for path in paths if (problem := link_problem(path, source.roots))]
 
 
-def check_batch_size(data: Dataset, training: TrainingConfig) -> None:
-    """Refuse batches that are larger than an epoch, or that no two classes fit in (``ConfigError``)."""
+def check_batch_size(data: Dataset, training: TrainingConfig, key: str = "training.batch_size") -> None:
+    """Refuse batches that are larger than an epoch, or that no two classes fit in (``ConfigError``).
+
+    ``key`` is where a configuration has the size.
+    """
     train = data.splits["train"]
     count = len(train.image_rows) if training.batches == "images" else len(train.captions)
     unit = "images" if training.batches == "images" else "captions"
     if training.batch_size > count:
         raise ConfigError(
-            f"training.batch_size: {training.batch_size} is more than the {count} {unit} of {data.name}'s train split; "
+            f"{key}: {training.batch_size} is more than the {count} {unit} of {data.name}'s train split; "
             f"choose at most {count}"
         )
     if train.labels is not None:
@@ -430,13 +433,13 @@ def check_batch_size(data: Dataset, training: TrainingConfig) -> None:
         needed = sum(sorted(_smallest_group(count, size) for count in np.bincount(train.labels).tolist())[:2])
         if training.batch_size < needed:
             raise ConfigError(
-                f"training.batch_size: no batch of {training.batch_size} has room for two classes of {data.name}, with "
+                f"{key}: no batch of {training.batch_size} has room for two classes of {data.name}, with "
                 f"{size} images of each (captions_per_image); choose at least {needed}"
             )
 
 
 def _smallest_group(count: int, size: int) -> int:
-    """Return the images of a class's smallest group in ``batches.class_batches``, where no image is left alone."""
+    """Return the images of a class's smallest group in ``batches.compared_parts``, where no image is left alone."""
     rest = count % size
     return count if count <= size + 1 else rest if rest > 1 else size
 
