@@ -18,11 +18,11 @@ from orchestrator.forecast.dry_run import dry_run, print_dry_run
 from orchestrator.journal.directory import find_directory, read_history
 from orchestrator.journal.history import History
 from orchestrator.machines.cluster import StartOptions
+from orchestrator.machines.own_machine import check_machine
 from orchestrator.results.winner import find_champions
 from orchestrator.searches.begin import make_workload, run_experiment
 from orchestrator.searches.budget import SPENT
 from orchestrator.searches.display import print_summary
-from orchestrator.searches.preparation import check_cpus
 from orchestrator.searches.resuming import (
     begun_experiment,
     check_folder,
@@ -75,7 +75,7 @@ def show_plan(experiment: Experiment, options: StartOptions) -> None:
     require("search", "`orchestrator search --dry-run`")
     if options.cluster.address is not None:
         raise ConfigError("--dry-run measures this machine, not a cluster: leave out --address, or run it on a node")
-    check_cpus(experiment.resources)
+    check_machine(experiment.resources)
     read_sources(experiment, options.output)
     prior = read_prior(experiment, options.output)
     plan = dry_run(experiment, make_workload(experiment.resources, options.data_root, experiment.plugins), prior)

@@ -9,6 +9,7 @@ from typing import Any
 
 from orchestrator.extraction.feature_files import KEPT, ExtractionInterruptedError, check_targets
 from orchestrator.journal.lock import hold, make_scratch
+from orchestrator.machines.own_machine import want_of_files
 from orchestrator.machines.processes import sigterm_as_ctrl_c
 from trainables.allotment import usable_cpus
 from trainables.data.corpus import SPLITS, Image, check_corpus
@@ -129,6 +130,8 @@ def _extract(request: ExtractionRequest, plan: Plan, encode: Encoder, scratch: P
         for result in extract_shards(plan, todo, encode, threads):
             take(result)
     else:
+        if problem := want_of_files(request.workers, "--workers"):
+            raise ConfigError("; ".join(problem))
         from orchestrator.extraction.workers import deal_out, on_own_ray
 
         # A GPU that the user names is for all workers; Ray would number the GPUs that it gives from 0.

@@ -8,20 +8,19 @@ from pathlib import Path
 
 from orchestrator.experiment.experiment import Experiment, changed_keys
 from orchestrator.experiment.plugins import changed_plugins
-from orchestrator.experiment.sections import Resources
 from orchestrator.experiment.yaml_files import short, yaml_text
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold, make_scratch
 from orchestrator.journal.records import ExperimentStarted
 from orchestrator.machines.cluster import Cluster, describe_environment
+from orchestrator.machines.own_machine import check_machine, want_of_shared_memory
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.storage.set_aside import set_summary_aside
 from orchestrator.text.terminal import say
 from orchestrator.tracking.address import choose_uri
 from orchestrator.tracking.tracker import TrackingProcess
 from orchestrator.workload.workload import Workload
-from trainables.allotment import usable_cpus
 from trainables.errors import ConfigError
 from trainables.files import make_writable, write_whole
 
@@ -63,7 +62,9 @@ def opened(
     uri = choose_uri(tracking_uri, output)
     cluster = cluster.resolved()
     if cluster.address is None:
-        check_cpus(experiments[0].resources)
+        check_machine(experiments[0].resources)
+        if problem := want_of_shared_memory():
+            say(f"warning: {'; '.join(problem)}", error=True)
     digests: dict[str, str] = {}
     tokenizers: dict[str, str] = {}
     data_caveats: dict[str, list[str]] = {}
@@ -101,20 +102,6 @@ def start(ledger: Ledger, experiment: Experiment, here: Opened, cluster: Cluster
             data_caveats=here.data_caveats,
         )
     )
-
-
-def check_cpus(resources: Resources) -> None:
-    """Refuse too many CPUs at once; Ray, which takes ten seconds to start, would refuse them later.
-
-    Raises:
-        ConfigError: If a trial asks for more CPUs than this machine has.
-    """
-    there = usable_cpus()
-    if resources.cpus > there:
-        raise ConfigError(
-            f"resources.cpus: a trial asks for {resources.cpus:g}, but there are {there}; "
-            f"lower it with --set resources.cpus=..."
-        )
 
 
 def open_directory(output: Path, name: str) -> Path:

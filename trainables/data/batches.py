@@ -386,10 +386,7 @@ def compared_parts(labels: Tensor, training: TrainingConfig, generator: torch.Ge
 
     The images of a class are cut at random into groups of ``training.captions_per_image``, at least 2. A batch is as
     many random groups as it has room for. A batch of one class has nothing to compare with and is left out; an epoch of
-    such batches alone is drawn again.
-
-    Args:
-        labels: Class of each image, shape (I,), int64.
+    such batches alone is drawn again. ``labels`` are the classes of the images, shape (I,), int64.
 
     Raises:
         ConfigError: If none of ``DRAWS`` draws has a batch of two classes.
