@@ -97,7 +97,10 @@ def extract(
             metavar="tfidf-svd|FOLDER", help="Compute features of captions instead: tf-idf, or a sentence encoder's."
         ),
     ] = None,
-    dimensions: Annotated[int, typer.Option(help="Features of each caption, for tfidf-svd.")] = 512,
+    dimensions: Annotated[
+        int | None,
+        typer.Option(help="Features of each caption, for tfidf-svd; by default 512, or as many as the words allow."),
+    ] = None,
     tokenizer: Tokenizer = None,
     split: Annotated[str | None, typer.Option(help="Take only the images of train, val or test.")] = None,
     out: FeatureFolder = None,

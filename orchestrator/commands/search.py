@@ -1,6 +1,7 @@
 """``orchestrator search``, ``resume``, ``extend`` and ``confirm``: an experiment from its file to its winners."""
 
 import json
+import shlex
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
@@ -138,9 +139,13 @@ def _next(result: SearchResult) -> str:
 
 def _exit(result: SearchResult, experiment: Experiment) -> None:
     if result.ended_by in SPENT:
-        limit = f"budget.{result.ended_by}={getattr(experiment.budget, result.ended_by):g}"
-        remedy = f"resume with `orchestrator extend {path_text(result.directory)}` or a larger --set {limit}"
-        say(f"budget spent: {limit} ended the search; {remedy}", error=True)
+        key, spent = f"budget.{result.ended_by}", getattr(experiment.budget, result.ended_by)
+        named = shlex.quote(path_text(result.directory))
+        say(
+            f"budget spent: {key}={spent:g} ended the search; resume with more, e.g. with "
+            f"`orchestrator extend {named} --set {key}={2 * spent:g}`",
+            error=True,
+        )
         raise typer.Exit(4)
     if set(find_champions(result.history)) != set(experiment.datasets):
         say("error: no trial finished, so there is no winner; see the errors of the trials above", error=True)

@@ -39,7 +39,7 @@ def extract_text(
     data_root: Path,
     extractor: str,
     *,
-    dimensions: int,
+    dimensions: int | None,
     seed: int,
     out: Path | None,
     device: str,
@@ -48,8 +48,9 @@ def extract_text(
     """Make the features of all captions of a dataset; see ``open_corpus`` for the places.
 
     ``extractor`` is ``tfidf-svd``, fitted on the train captions, or the folder of a sentence encoder, which runs on
-    ``device``, see ``trainables.seeding``. ``tfidf-svd`` alone has ``dimensions``, the features of each caption, >= 1,
-    the ``seed`` of the decomposition, >= 0, and a ``tokenizer``, see ``tokenizers.find_tokenizer``; ``None`` infers it.
+    ``device``, see ``trainables.seeding``. ``tfidf-svd`` alone has ``dimensions``, the features of each caption, >= 1
+    (``None``: see ``fit_tfidf``), the ``seed`` of the decomposition, >= 0, and a ``tokenizer``, see
+    ``tokenizers.find_tokenizer``; ``None`` infers it.
 
     Returns:
         Plain values for JSON: the number of ``captions``, the ``dimensions`` of each, all ``files`` that were written,

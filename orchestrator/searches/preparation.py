@@ -1,5 +1,6 @@
 """Checks an experiment, and opens its files and stores, before its first trial runs."""
 
+import shlex
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from orchestrator.machines.cluster import Cluster, describe_environment
 from orchestrator.machines.own_machine import check_machine, want_of_shared_memory
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.storage.set_aside import set_summary_aside
-from orchestrator.text.terminal import say
+from orchestrator.text.terminal import path_text, say
 from orchestrator.tracking.address import choose_uri
 from orchestrator.tracking.tracker import TrackingProcess
 from orchestrator.workload.workload import Workload
@@ -142,17 +143,18 @@ def check_unchanged(experiment: Experiment, digests: Mapping[str, str], history:
     if not (history.trials or history.warmed_by or history.prior):
         return
     remedy = f"give the experiment another name (--set name=...) or remove {directory}"
+    named = shlex.quote(path_text(directory))
     if plugins := changed_plugins(history.experiment.plugins, experiment.plugins):
         raise ConfigError(
             f"{directory}: was started with other plug-ins than now: {'; '.join(plugins)}; trials of both could not be "
-            f"compared: {remedy}, or resume with the recorded code: `orchestrator resume {directory.name}`"
+            f"compared: {remedy}, or resume with the recorded code: `orchestrator resume {named}`"
         )
     changed = changed_keys(history.experiment.values, experiment.to_dict())
     if changed:
         changes = ", ".join(f"{key} ({short(before)} -> {short(after)})" for key, (before, after) in changed.items())
         raise ConfigError(
             f"{directory}: was started with other settings than now: {changes}; {remedy}; "
-            f"`orchestrator resume {directory}` resumes it as it was started"
+            f"`orchestrator resume {named}` resumes it as it was started"
         )
     for key, digest in history.data.items():
         if digests.get(key) != digest:

@@ -37,7 +37,14 @@ from orchestrator.text.addresses import without_password
 from orchestrator.text.values import markdown
 from orchestrator.text.wording import metric_text
 from orchestrator.tracking.address import choose_uri
-from orchestrator.tracking.connection import DATABASE, StoreMovedError, count_experiments, find_experiment, find_run
+from orchestrator.tracking.connection import (
+    DATABASE,
+    StoreMovedError,
+    ask_once,
+    count_experiments,
+    find_experiment,
+    find_run,
+)
 from orchestrator.tracking.failures import failure_of, store_failures
 from orchestrator.winners.winners import MODEL, Champion, packed_champions
 from trainables.errors import UserError
@@ -213,6 +220,7 @@ def client_of(uri: str) -> "MlflowClient":
     """Return a client of a store that has runs and models."""
     from mlflow import MlflowClient
 
+    ask_once(uri)
     return MlflowClient(tracking_uri=uri, registry_uri=uri)
 
 

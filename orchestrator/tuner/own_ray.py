@@ -193,8 +193,8 @@ class _Start:
             self._outcome.result()
             return
         raise RayNotStartedError(
-            f"Ray did not start on this machine: {', '.join(self._died())}: somebody ended it, or the memory of the "
-            f"machine was short; nothing is lost: run the same command again"
+            f"Ray did not start on this machine: {', '.join(self._died())}: somebody ended it, or the machine was too "
+            f"busy or short of memory; nothing is lost: run the same command again"
         )
 
     def _init(self, outcome: Future[None]) -> None:

@@ -7,6 +7,7 @@ sources. From then on it only compares sizes and times of the files and maps arr
 import contextlib
 import hashlib
 import json
+import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -347,7 +348,8 @@ def _check_made_with(tokenizer: Tokenizer, texts: Mapping[str, Path]) -> None:
         if made_with not in (None, tokenizer.identity):
             raise DataError(
                 f"{path}: was made with the tokenizer {made_with}, not {tokenizer.identity}; leave tokenizer out, or "
-                f"make the features with `orchestrator data extract --text tfidf-svd --tokenizer {tokenizer.name}`"
+                f"remove the file and make it again with `orchestrator data extract {shlex.quote(path.parent.name)} "
+                f"--text tfidf-svd --tokenizer {tokenizer.name}`"
             )
 
 

@@ -6,18 +6,28 @@ import sqlite3
 import ssl
 import threading
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from mlflow.exceptions import MlflowException
+from mlflow.store.db import utils
+from sqlalchemy.exc import SQLAlchemyError
 
 from orchestrator.doctor.machine import check_store
 from orchestrator.tracking.address import default_uri
-from orchestrator.tracking.connection import DeliveryBusyError, ExperimentDeletedError, StoreMovedError
+from orchestrator.tracking.connection import (
+    DeliveryBusyError,
+    ExperimentDeletedError,
+    StoreFailedError,
+    StoreMovedError,
+    count_experiments,
+)
 from orchestrator.tracking.failures import KINDS, failure_of
+from orchestrator.tracking.registry import client_of
 from orchestrator.tracking.sync import DeliveryError, deliver
 from tests.servers.postgres import postgres_server
 from tests.support.bucket import free_port
@@ -104,6 +114,15 @@ def test_a_database_of_another_mlflow_is_told_from_a_server_that_is_down(
     assert "start the server" not in str(raised.value)
     found = check_store(output, None)
     assert found.found.endswith(f": {reason}") and remedy in found.way_out
+
+
+@pytest.mark.parametrize("ask", [count_experiments, lambda uri: client_of(uri).search_experiments()])
+def test_a_database_that_refuses_is_asked_once(monkeypatch: pytest.MonkeyPatch, ask: Callable[[str], object]) -> None:
+    """MLflow would ask ten times and wait for 100 s in all, while a person waits without a word."""
+    monkeypatch.setattr(utils, "MAX_RETRY_COUNT", 10)
+    monkeypatch.setattr(utils, "time", Mock(sleep=Mock(side_effect=AssertionError("it waits"))))
+    with pytest.raises((StoreFailedError, MlflowException, SQLAlchemyError), match="Connection refused"):
+        ask("postgresql+psycopg2://me@127.0.0.1:1/nothing")
 
 
 class _Refusing(BaseHTTPRequestHandler):
@@ -205,7 +224,6 @@ def test_databases_that_refuse_are_told_apart(tmp_path: Path) -> None:
             address.replace("tracking@", "somebody@"): "it refuses this account",
             address.replace("/postgres", "/missing"): "the server has no database of this name",
             f"{address}?sslmode=require": "it does not speak TLS",
-            f"{address}?sslmode=verify-full&sslrootcert={tmp_path}/none": "its certificate is not trusted here",
             address.replace("psycopg2", "pg8000"): "the driver of the database is not installed here",
             address.replace("127.0.0.1", "nohost.invalid"): "no host of this name is known here",
         }
