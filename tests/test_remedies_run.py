@@ -68,7 +68,8 @@ class Shell:
             with without_ray(tracked=self.tracked):
                 code, out, err = self._cli.run(*words)
         assert "Traceback" not in out + err
-        return code, out + err
+        # A process of its own names the program by its path.
+        return code, re.sub(r"`[^`\s]*/orchestrator ", "`orchestrator ", out + err)
 
     def does(self, line: str) -> str:
         code, said = self.type(line)
@@ -283,8 +284,8 @@ SITUATIONS: Mapping[str, Situation] = {
     "results/trial_comparison.py: orchestrator confirm": Situation(
         searched,
         "orchestrator compare pets-wsabie-nt_xent-0000 pets-wsabie-nt_xent-0001",
-        {"": "tiny --set confirm.seeds=2"},
-        next="leads by",
+        {"": "tiny --seeds 2"},
+        next="with fresh seeds",
     ),
     "results/trial_comparison.py: orchestrator status EXPERIMENT --all": Situation(
         searched, "orchestrator compare zzz pets-wsabie-nt_xent-0000", {"EXPERIMENT": "tiny"}, next="no such trial"
@@ -306,7 +307,10 @@ SITUATIONS: Mapping[str, Situation] = {
     ),
     "tracking/failures.py: orchestrator sync": Situation(damaged_database, SYNC, before=rename_database),
     "tracking/registry.py: orchestrator search": Situation(
-        without_a_database, "orchestrator retrieve 'a red dog' --dataset pets", {"": "tiny.yaml"}
+        without_a_database,
+        "orchestrator retrieve 'a red dog' --dataset pets",
+        {"": "tiny.yaml"},
+        next="no version has the alias champion: none is above chance",
     ),
     "tuner/run.py: orchestrator summarise x": Situation(
         sampler_that_breaks, f"{SEARCH} --set search.sampler=breaks --plugin plug.py", next="gets no further trial"

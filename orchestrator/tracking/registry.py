@@ -353,8 +353,10 @@ def fetch_champion(uri: str, dataset: str, folder: Path) -> tuple[Path, Register
         client = client_of(uri)
         number = champion_number(client, name)
         if number is None:
-            there = ", ".join(sorted(model.name for model in client.search_registered_models(max_results=100)))
-            hint = f"there are: {there or 'none'}. A search registers its winner"
+            there = sorted(model.name for model in client.search_registered_models(max_results=100))
+            hint = f"there are: {', '.join(there) or 'none'}. A search registers its winner"
+            if name in there:
+                hint = f"no version has the alias {ALIAS}: none is above chance, or somebody removed the alias"
             raise RegistryError(f"{without_password(uri)}: no champion {name}; {hint}")
         from mlflow.artifacts import download_artifacts
 
