@@ -17,13 +17,12 @@ from itertools import islice
 
 import torch
 
-from trainables.config import TrainingConfig, TrialConfig
-from trainables.data.batches import compared_parts
-from trainables.data.dataset import Dataset, Split
+from trainables.config import TrialConfig
+from trainables.data.batches import count_steps
+from trainables.data.dataset import Dataset
 from trainables.errors import DivergedError
 from trainables.fused import stack_shape, train_stacked
 from trainables.losses import NotANumberError
-from trainables.seeding import generator
 from trainables.training_steps import train_epoch
 from trainables.trial import Trial
 
@@ -92,20 +91,6 @@ def measure_pace(config: TrialConfig, data: Dataset, device: torch.device, steps
     evaluate_with_cocos(trial)
     step, evaluation = step_seconds(partial(take_steps, trial), steps), quickest(partial(evaluate_with_cocos, trial))
     return Pace(device.type, count_steps(data.splits["train"], config.training, config.seed), step, evaluation)
-
-
-def count_steps(split: Split, training: TrainingConfig, seed: int = 0) -> int:
-    """Return the steps of an epoch: batches of captions, or of images, without a last batch of a single item.
-
-    Of images with classes, these are the steps of the first epoch of a training with the seed: batches of one class are
-    left out, and how many there are depends on the draw.
-    """
-    if split.labels is not None:
-        drawn = generator(seed, "batches", 1)
-        return len(compared_parts(torch.from_numpy(split.labels), training, drawn))
-    count = len(split.image_rows) if training.batches == "images" else len(split.offsets) - 1
-    whole, rest = divmod(count, training.batch_size)
-    return whole + (rest > 1)
 
 
 def step_seconds(take: Callable[[int], object], steps: int = STEPS) -> float:

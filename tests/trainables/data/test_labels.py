@@ -15,8 +15,7 @@ from tests.trainables.data.folders import CLASSES
 from tests.trainables.data.test_scenes import digest_of
 from trainables.checkpoint import save_epoch
 from trainables.config import TrainingConfig, TrialConfig
-from trainables.cost import count_steps
-from trainables.data.batches import ResidentSplit, epoch_batches
+from trainables.data.batches import ResidentSplit, count_steps, epoch_batches
 from trainables.data.dataset import check_batch_size, check_modality, load_dataset
 from trainables.dataset_description import describe_dataset
 from trainables.errors import ConfigError, DataError
