@@ -47,6 +47,7 @@ from orchestrator.tracking.connection import (
 )
 from orchestrator.tracking.failures import failure_of, store_failures
 from orchestrator.winners.winners import MODEL, Champion, packed_champions
+from trainables.encoders.kept import libraries_of
 from trainables.errors import UserError
 from trainables.extras import require
 from trainables.files import alone
@@ -137,7 +138,7 @@ def save_model(packed: Path, folder: Path) -> None:
             loader_module="trainables.serving.retriever",
             data_path=str(packed),
             code_paths=code,
-            pip_requirements=REQUIREMENTS,
+            pip_requirements=[*REQUIREMENTS, *libraries_of(packed)],
             signature=signature,
         )
 
