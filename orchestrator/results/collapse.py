@@ -2,8 +2,8 @@
 
 Where one seed in ten ends 8 standard deviations lower, five seeds of a setting show none in 59 % of cases. Then the
 setting leads its equal by 0.8 standard deviations, and no test of its seeds can see that. Other settings of its loss
-may show it. A seed collapsed where it is more than ``FAR`` spreads below the median of its setting. The spread is that of
-all settings of the loss, by absolute deviations from their medians, which collapsed seeds hardly move:
+may show it. A seed collapsed where it is more than ``FAR`` spreads below the median of its setting. The spread is that
+of all settings of the loss, by absolute deviations from their medians, which collapsed seeds hardly move:
 
     spread = 1.4826 median |y - median of the setting|      without the smallest deviation of each setting
 
@@ -46,8 +46,8 @@ def find_collapse(settings: Sequence[Sample]) -> Collapse | None:
     """Return the collapsed seeds of a loss from the values of its settings; ``None`` where there are none.
 
     Example:
-        >>> find_collapse([np.array([190.0, 201.0, 118.9, 195.0, 192.0]), np.array([188.0, 191.0, 187.0, 193.0, 190.0])])
-        Collapse(count=1, seeds=10, lowest=118.9, median=192.0)
+        >>> find_collapse([np.array([190.0, 201.0, 118.9, 195.0, 192.0]), np.array([188.0, 191.0, 187.0])])
+        Collapse(count=1, seeds=8, lowest=118.9, median=192.0)
     """
     known = [values for values in settings if len(values) >= FEWEST]
     if not known:
