@@ -14,12 +14,14 @@ References:
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 from trainables.errors import ConfigError
+from trainables.hyper_parameters import Space
+from trainables.loss_parameters import LOSS_TABLE
 from trainables.metric_table import may_select, name_parts
 from trainables.model_parameters import (
     FEATURES,
@@ -61,18 +63,11 @@ ParameterValue = bool | int | float | str | tuple[float, ...]
 TOKENIZERS = ("english", "words", "characters")
 """The tokenizers that ship; see ``trainables.data.tokenizers``."""
 
+GraphUse = Literal["auto", "on", "off"]
+"""Whether steps are static, see ``TrainingConfig.graph``."""
+
 Precision = Literal["float32", "bf16", "auto"]
 """Precision of matrix products; ``auto`` is bf16 on a GPU that has bf16, and float32 elsewhere."""
-
-CHANGEABLE = (
-    "learning_rate",
-    "learning_rate_drop_epochs",
-    "learning_rate_drop_factor",
-    "weight_decay",
-    "gradient_clip",
-    "batch_size",
-)
-"""Settings of ``training`` that may change from an epoch on; the other settings hold for the whole training."""
 
 
 @dataclass(frozen=True)
@@ -110,9 +105,26 @@ class Allowed:
         return lowest if self.maximum == math.inf else f"{lowest}, at most {self.maximum:g}"
 
 
+@dataclass(frozen=True)
+class Searched:
+    """The range, or the values, of a setting that can be searched."""
+
+    space: Space
+
+
+@dataclass(frozen=True)
+class Changeable:
+    """Marks a setting that may change from an epoch on; the other settings hold for the whole training."""
+
+
+Schedule = Literal["drops", "cosine"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
     """How a model is trained; the defaults are those of VSE++ [Faghri2018].
+
+    The default ranges are two decades around these, and batch sizes that fit a small GPU.
 
     Attributes:
         epochs: Passes over the train split, >= 1.
@@ -124,61 +136,63 @@ class TrainingConfig:
             ``captions_per_image``, which gives as many steps as ``pairs`` [Bleeker2022].
         optimizer: ``adam``, or ``sgd``: plain stochastic gradient descent without momentum.
         learning_rate: The optimiser's step size, > 0.
-        learning_rate_schedule: ``drops``, or ``cosine`` instead of them: of n epochs after the warm-up, epoch e has
-            (1 + cos(pi (e - 1/2) / n)) / 2 of the rate, the value at its middle [Loshchilov2017].
+        learning_rate_schedule: ``drops``, or ``cosine`` instead of them [Loshchilov2017]. Of n epochs after the
+            warm-up, epoch e has (1 + cos(pi (e - 1/2) / n)) / 2 of the rate.
         learning_rate_drop_epochs: Epochs after which the rate is multiplied by ``learning_rate_drop_factor``, >= 1.
         learning_rate_drop_factor: In (0, 1].
-        warmup_epochs: Number of first epochs in which the rate rises in equal steps, >= 0: of n, epoch e has e/(n+1)
-            of it; 0 begins with the whole rate.
+        warmup_epochs: Number of first epochs in which the rate rises in equal steps, >= 0. Of n, epoch e has e/(n+1) of
+            it.
         weight_decay: Decoupled weight decay, >= 0: with it Adam is AdamW.
         weight_decay_of: ``all`` weights, or ``matrices``: not biases, gains and other vectors.
         weight_average: Decay d of an exponential moving average of the weights, from 0, no average, to 0.99999. The
             average is what is evaluated, kept as the best and packed; see ``optimizers``.
-        backbone_learning_rate: The rate of the backbone's weights with ``finetune``, > 0, with the drops, cosine and
-            warm-up of the others; ``None`` is the rate of the others.
+        backbone_learning_rate: The rate of the backbone's weights with ``finetune``, > 0; ``None`` is the rate of the
+            others. It has the same schedule.
         loss_learning_rate: The rate of learned hyper-parameters of the loss, > 0, likewise.
         gradient_clip: Largest global norm of the gradient, > 0; ``None`` does not clip.
         embedding_size: Dimensions of the joint space, >= 1; the GRU's hidden size as well.
         word_size: Dimensions of a word embedding, >= 1.
         length_buckets: Number of batches whose pairs are sorted by length before they are cut, >= 1; 1 does not sort.
-        duplicates: A caption in a batch that fits an image but is not its pair's, because the image, an equal one or an
-            equal caption is there twice: ``mask`` ignores it, ``negatives`` counts it as a negative, as the published
-            code does.
+        duplicates: A caption in a batch that fits an image but is not its pair's, because one of them is there twice.
+            ``mask`` ignores it, ``negatives`` counts it as a negative, as the published code does.
         cocos_every: Epochs between COCOS statistics, >= 0; 0 takes them at the best epochs only.
-        cocos_steps: Number of first steps of the first epoch with COCOS statistics as well, >= 0, of the batches that
-            are trained on, before each step.
-        patience: Epochs in a row without a better selection metric after which the training ends, >= 1; ``null``
-            trains all epochs. ``scale_epochs`` multiplies it too.
-        augment: Train on a random view of each image, another one each epoch: on random crops with ``finetune``, else
-            on the augmented features where ``data extract --augmentations`` left some. Evaluation sees it plain.
+        cocos_steps: Number of first steps of the first epoch with COCOS statistics as well, >= 0, before each step.
+        patience: Epochs in a row without a better selection metric that end the training, >= 1; ``null`` trains all.
+            ``scale_epochs`` multiplies it too.
+        augment: Train on a random view of each image, another one each epoch; evaluation sees it plain. It is a random
+            crop with ``finetune``, else the features of ``data extract --augmentations``.
         finetune: Train from pixels, a backbone of torchvision included (``model_parameters.backbone``, ``.weights``).
         frozen_epochs: With ``finetune``, number of first epochs in which the backbone is not trained, >= 0;
             ``scale_epochs`` multiplies them too.
         precision: Precision of matrix products and convolutions: ``float32``, ``bf16``, or ``auto``: bf16 on a GPU that
             has it.
             GRUs, lengths, similarities and losses are float32 always.
+        graph: ``on``: steps have fixed shapes, which a GPU replays as a CUDA graph. ``off``: Python starts each
+            operation. ``auto`` is ``on`` where there is a GPU.
         finetune_learning_rate: The rate of all parameters from then on, > 0; ``None`` keeps the rates. Published:
             2e-5 for 15 epochs after 30 frozen epochs [Faghri2018, section 4].
     """
 
     epochs: Annotated[int, Allowed(1)] = 30
     batches: Literal["pairs", "images"] = "pairs"
-    batch_size: Annotated[int, Allowed(2)] = 128
+    batch_size: Annotated[int, Allowed(2), Searched([32, 64, 128, 256]), Changeable()] = 128
     captions_per_image: Annotated[int, Allowed(1)] = 5
     scale_epochs: bool = False
     optimizer: Literal["adam", "sgd"] = "adam"
-    learning_rate: Annotated[float, Allowed(0, is_open=True)] = 2e-4
-    learning_rate_schedule: Literal["drops", "cosine"] = "drops"
-    learning_rate_drop_epochs: Annotated[int, Allowed(1)] = 15
-    learning_rate_drop_factor: Annotated[float, Allowed(0, is_open=True, maximum=1)] = 0.1
-    warmup_epochs: Annotated[int, Allowed(0)] = 0
-    weight_decay: Annotated[float, Allowed(0)] = 0.0
-    weight_decay_of: Literal["all", "matrices"] = "all"
-    weight_average: Annotated[float, Allowed(0, maximum=0.99999)] = 0.0
-    backbone_learning_rate: Annotated[float | None, Allowed(0, is_open=True)] = None
-    loss_learning_rate: Annotated[float | None, Allowed(0, is_open=True)] = None
-    gradient_clip: Annotated[float | None, Allowed(0, is_open=True)] = 2.0
-    embedding_size: Annotated[int, Allowed(1)] = 1024
+    learning_rate: Annotated[float, Allowed(0, is_open=True), Searched((2e-5, 2e-3, "log")), Changeable()] = 2e-4
+    learning_rate_schedule: Annotated[Schedule, Searched(["drops", "cosine"])] = "drops"
+    learning_rate_drop_epochs: Annotated[int, Allowed(1), Searched((3, 30, "int")), Changeable()] = 15
+    learning_rate_drop_factor: Annotated[
+        float, Allowed(0, is_open=True, maximum=1), Searched((0.05, 1.0, "log")), Changeable()
+    ] = 0.1
+    warmup_epochs: Annotated[int, Allowed(0), Searched((0, 5, "int"))] = 0
+    weight_decay: Annotated[float, Allowed(0), Searched((1e-6, 1e-2, "log")), Changeable()] = 0.0
+    weight_decay_of: Annotated[Literal["all", "matrices"], Searched(["all", "matrices"])] = "all"
+    weight_average: Annotated[float, Allowed(0, maximum=0.99999), Searched([0.0, 0.99, 0.999])] = 0.0
+    backbone_learning_rate: Annotated[float | None, Allowed(0, is_open=True), Searched((1e-6, 1e-4, "log"))] = None
+    loss_learning_rate: Annotated[float | None, Allowed(0, is_open=True), Searched((1e-4, 1e-1, "log"))] = None
+    gradient_clip: Annotated[float | None, Allowed(0, is_open=True), Searched((0.2, 20.0, "log")), Changeable()] = 2.0
+    embedding_size: Annotated[int, Allowed(1), Searched([256, 512, 1024])] = 1024
     word_size: Annotated[int, Allowed(1)] = 300
     length_buckets: Annotated[int, Allowed(1)] = 1
     duplicates: Literal["mask", "negatives"] = "mask"
@@ -187,6 +201,7 @@ class TrainingConfig:
     patience: Annotated[int | None, Allowed(1)] = None
     augment: bool = True
     precision: Precision = "float32"
+    graph: GraphUse = "auto"
     finetune: bool = False
     frozen_epochs: Annotated[int, Allowed(0)] = 0
     finetune_learning_rate: Annotated[float | None, Allowed(0, is_open=True)] = None
@@ -251,6 +266,13 @@ def check_bank(model: str, loss: str, bank: object) -> None:
         raise ConfigError(NO_BANK.format(model))
 
 
+def similarity_notes(config: "TrialConfig") -> Iterator[str]:
+    """Yield a sentence if a loss takes similarities to be cosines, and those of the model are none."""
+    model, loss = MODEL_TABLE.get(config.model), LOSS_TABLE.get(config.loss)
+    if model is not None and loss is not None and loss.takes_cosines and not model.is_bounded:
+        yield f"{config.model}: its similarities have no bounds, and {config.loss} {loss.takes_cosines}"
+
+
 def derive_seed(seed: int, *purpose: str | int, bits: int = 63) -> int:
     """Return a seed in [0, 2**bits) for a purpose, e.g. ``derive_seed(0, "batches", 7)``; equal on all machines."""
     digest = hashlib.sha256("/".join(map(str, (seed, *purpose))).encode()).digest()
@@ -282,15 +304,20 @@ TRAINING_LEFT_OUT: Mapping[str, Any] = {
     "weight_average": 0.0,
     "backbone_learning_rate": None,
     "loss_learning_rate": None,
+    "graph": "auto",
 }
 """Settings of ``training`` that are not written where they have these values, likewise."""
-RANGES: Mapping[str, Allowed] = {
-    name: part
+_NOTED = [
+    (name, part)
     for name, hint in get_type_hints(TrainingConfig, include_extras=True).items()
-    for part in get_args(hint)
-    if isinstance(part, Allowed)
-}
+    for part in getattr(hint, "__metadata__", ())
+]
+RANGES: Mapping[str, Allowed] = {name: part for name, part in _NOTED if isinstance(part, Allowed)}
 """Setting of ``training`` -> numbers that it accepts; settings that may be ``None`` accept ``None`` too."""
+SEARCHED: Mapping[str, Space] = {name: part.space for name, part in _NOTED if isinstance(part, Searched)}
+"""Setting of ``training`` that can be searched -> where, by default."""
+CHANGEABLE = tuple(name for name, part in _NOTED if isinstance(part, Changeable))
+"""Settings of ``training`` that may change from an epoch on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -300,8 +327,7 @@ class Change:
     Attributes:
         epoch: The first epoch with the new values, >= 2.
         loss_parameters: New values of the loss's hyper-parameters; others stay as they were.
-        training: New values of settings of ``training`` that can change midway, such as ``learning_rate`` or
-            ``batch_size``; others stay as they were.
+        training: New values of settings of ``training``, such as ``learning_rate``; others stay as they were.
     """
 
     epoch: int
@@ -331,10 +357,10 @@ class TrialConfig:
         loss_parameters: Hyper-parameters of the loss by their constructor names; others keep their defaults.
         training: The loop's settings.
         vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.
-        tokenizer: How captions are cut into tokens: ``english``, ``words``, ``characters``, the name of a
-            ``tokenizer.json`` in the dataset's folder, or its absolute path; ``None`` infers it from the captions.
-        val_images: Number of first images of the val split on which to evaluate, with their captions, >= 1, as the
-            published code of VSE++ and VSRN does with 1,000; ``None`` is all images.
+        tokenizer: How captions are cut into tokens; ``None`` infers it from the captions. It is ``english``, ``words``,
+            ``characters``, a ``tokenizer.json`` in the dataset's folder, or its absolute path.
+        val_images: Number of first images of the val split on which to evaluate, >= 1; ``None`` is all images. The
+            published code of VSE++ and VSRN takes 1,000.
         metric: The metric that selects the best epoch; larger is better.
         seed: Seed of initialisation and batch order, >= 0.
         schedule: Changes of settings during the training, epochs ascending.

@@ -17,8 +17,7 @@ from orchestrator.text.wording import number_text, share_text
 from orchestrator.workload.evaluation import JudgedEvaluation, measure_checkpoint
 from orchestrator.workload.evaluation import evaluate as evaluate_checkpoint
 from trainables.errors import ConfigError
-from trainables.judgements import count_sentences
-from trainables.judgements.judged_metrics import KNOWN, PRECISIONS, RECALLS
+from trainables.judged_ranks import KNOWN, PRECISIONS, RECALLS, count_sentences
 from trainables.metric_table import ANNOTATED, CONDENSED, DIRECTIONS, METRICS, metric_of, name_parts
 
 CURVE = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -73,8 +72,8 @@ def evaluate(
         list[Path] | None,
         typer.Argument(
             metavar="CHECKPOINT|FILES",
-            help="Folder of one epoch (epoch_NNNN) or of a whole training; or embeddings of any model: IMAGES.npy "
-            "(I, D) and CAPTIONS.npy (C, D); or a similarity matrix (I, C). Rows are in the order of the split.",
+            help="Folder of one epoch (epoch_NNNN) or of a whole training. Or IMAGES.npy (I, D) and CAPTIONS.npy "
+            "(C, D) of any model, or a similarity matrix (I, C), in the order of the split.",
         ),
     ] = None,
     split: Annotated[Literal["val", "test"], typer.Option(help="Split to evaluate on.")] = "test",
@@ -82,8 +81,8 @@ def evaluate(
         int,
         typer.Option(
             min=1,
-            help="Evaluate this many equal parts of the split, in its order, and average the metrics: on COCO's 5,000 "
-            "test images, 5 is the 1K protocol and 1 the 5K protocol.",
+            help="Evaluate this many equal parts of the split, in its order, and average the metrics. On COCO's 5,000 "
+            "test images 5 is the 1K protocol.",
         ),
     ] = 1,
     ranks: Annotated[

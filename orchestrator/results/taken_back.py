@@ -1,7 +1,7 @@
 """What takes the headline of a dataset back: chance, seeds that collapse, the other test, or people's judgements.
 
 Each but the second is the question of the headline, asked again. Where the word is another one, a sentence stands
-beside the headline wherever it is shown. These sentences have no error rate of their own: they say what the headline rests on.
+beside the headline wherever it is shown. These sentences have no error rate of their own: they say what it rests on.
 """
 
 from collections.abc import Iterator
