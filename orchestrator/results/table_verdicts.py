@@ -304,7 +304,8 @@ class _Dataset:
         gap = self._size(abs(deciding.difference))
         if deciding.comparison.share_of_images > 0.5:
             return [f"{said}; most of the uncertainty comes from the queries, not from the runs."]
-        return [f"{said}; {needed_text(*(needed or (None, None)), 'runs', gap)}."]
+        fewest, most = needed or (None, None)
+        return [f"{said}; {needed_text(fewest, most, 'runs', gap)}."]
 
     def _size(self, size: float) -> str:
         return replace(self._form, lower_is_better=False).value(size)

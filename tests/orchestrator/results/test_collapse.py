@@ -23,8 +23,8 @@ def test_normal_seeds_collapse_in_hardly_any_loss(settings: int, seeds: int) -> 
 
 
 def test_several_settings_show_a_collapse_that_one_may_not() -> None:
-    assert found(3, 5, 0.1) > 55 > found(1, 5, 0.1)
-    assert found(3, 10, 0.1) > 85
+    assert found(3, 5, 0.1) > 45 > 20 > found(1, 5, 0.1)
+    assert found(3, 10, 0.1) > 80
 
 
 def test_equal_values_and_two_seeds_say_nothing() -> None:
