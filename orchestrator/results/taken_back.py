@@ -61,8 +61,8 @@ def _collapse(verdict: DatasetVerdict) -> Iterator[str]:
     if found is not None:
         lowest, median = (number_text(value, verdict.metric) for value in (found.lowest, found.median))
         yield (
-            f"Seeds of {printed(winner.loss)} collapse: {found.count} of {found.seeds} (to {lowest} from {median}), "
-            "and so few seeds do not say how often."
+            f"Seeds of {printed(winner.loss)} collapse, {found.count} of {found.seeds} (to {lowest} from {median}): "
+            "how often others do is not known."
         )
 
 

@@ -58,7 +58,7 @@ def test_seeds_of_the_winners_loss_that_collapse_take_its_lead_back() -> None:
     verdict = judge([winner, *others])
     assert verdict.verdict is Verdict.BETTER
     (sentence,) = taken_back(verdict, None, None, None)
-    assert sentence.startswith("Seeds of NT-Xent collapse: 1 of 10 (to 230.0 from 297.0), and so few")
+    assert sentence.startswith("Seeds of NT-Xent collapse, 1 of 10 (to 230.0 from 297.0): how")
     assert len(sentence.split()) <= 25
     whole = [winner, runs("b", (297.0, 298.0, 299.0, 296.5, 295.0)), others[1]]
     assert taken_back(judge(whole), None, None, None) == ()
