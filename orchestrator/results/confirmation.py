@@ -363,9 +363,6 @@ class Confirmation:
         if default is None:
             return None, ["no trial had the published settings of its loss, so there is no baseline; name one"]
         label = next((label for label in labels if default.id in (label, *self.alike.get(label, ()))), None)
-        if label is None and planned in labels:
-            # Where studies have metrics of their own, older versions compared published settings by these.
-            label = planned
         return label, [] if label else [f"the published settings, {default.id}, were not confirmed"]
 
     def _kept_values(self, metric: str) -> dict[str, Sample]:
