@@ -105,7 +105,12 @@ def confirmed_cells(histories: Iterable[History], losses: Sequence[str]) -> Cell
         histories: Histories of experiments; of a cell that several have, the first counts.
         losses: Losses with their settings, see ``claims.setting_of``. Of a loss without a setting the published
             setting counts, or without it the best of its search.
+
+    Raises:
+        ConfigError: If experiments have other data under one name of a dataset.
     """
+    histories = list(histories)
+    _check_same_data(histories)
     cells: dict[tuple[str, str], dict[str, dict[str, Measure]]] = {}
     for history in histories:
         published = {cell.name: list(cell.space.published_points()) for cell in experiment_of(history).cells()}
@@ -116,6 +121,21 @@ def confirmed_cells(histories: Iterable[History], losses: Sequence[str]) -> Cell
                     if name not in cell:
                         cell[name] = _measures(candidate, confirmation)
     return cells
+
+
+def _check_same_data(histories: Sequence[History]) -> None:
+    """Refuse datasets that have the same folder's name and other data: their losses would meet in one cell."""
+    digests: dict[tuple[str, str], tuple[str, str | None]] = {}
+    for history in histories:
+        for key, digest in history.data.items():
+            dataset, _, inputs = key.rpartition(":")
+            name = PurePath(dataset).name
+            known, other = digests.setdefault((name, inputs), (digest, history.name))
+            if digest != known:
+                raise ConfigError(
+                    f"{history.name}: its data of {name} are not those of {other}, and losses are compared "
+                    f"on equal data; give one of the two alone"
+                )
 
 
 def _fitting(
