@@ -181,7 +181,7 @@ class Trial:
             optimizer=self.optimizer,
             learned=self.learned,
             average=self.average,
-            batches=draw_batches(self.train_split, training, generator(self.config.seed, "batches", self.epoch)),
+            batches=draw_batches(self.train_split, training, self._order()),
             draw=self._draw(training),
             epoch=self.epoch,
             watch=self.count_step,
@@ -204,8 +204,10 @@ class Trial:
     def batches(self) -> Iterator[Batch]:
         """Yield the batches of the epoch that has begun; seed, epoch, split and settings decide the batches."""
         training = self.config.at(self.epoch).training
-        order = generator(self.config.seed, "batches", self.epoch)
-        return epoch_batches(self.train_split, training, order, self._draw(training))
+        return epoch_batches(self.train_split, training, self._order(), self._draw(training))
+
+    def _order(self) -> torch.Generator:
+        return generator(self.config.seed, "batches", self.epoch)
 
     def _draw(self, training: TrainingConfig) -> int | None:
         return derive_seed(self.config.seed, "views", self.epoch) if training.augment else None
