@@ -67,6 +67,17 @@ def test_what_needs_a_gpu_runs_on_a_simulated_one(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.proof
+def test_what_a_gpu_shows_of_graphs_can_be_taken_on_a_cpu(tmp_path: Path) -> None:
+    run_apart(f"gpu --graphs --smoke --json {tmp_path}/report.json")
+    rows = {row["case"].strip(): row for row in json.loads((tmp_path / "report.json").read_text())["rows"]}
+    none = ("bits that differ", "other weights", "that failed")
+    assert all(row["ours"] == 0.0 for case, row in rows.items() if any(word in case for word in none))
+    assert "replays" in rows["vsepp:4:triplet_sh: a step"]["note"]
+    assert "out of memory" in rows["lack of memory, trials that failed"]["note"]
+    assert len(rows) >= 12
+
+
+@pytest.mark.proof
 @pytest.mark.parametrize("name", [pytest.param(name, marks=NEEDS.get(name, [])) for name in TINY])
 def test_rows_are_sane(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
