@@ -143,7 +143,7 @@ def confirmed_cells(histories: Iterable[History], claims: Claims) -> Groups:
 
 def _images(confirmation: Confirmation, claims: Claims) -> dict[str, Mapping[str, Sample]]:
     """Return metric -> trial -> value of each image, of the claims' metrics that are means over queries."""
-    known = {}
+    known: dict[str, Mapping[str, Sample]] = {}
     for metric in claims.metrics:
         # Counts of batches, and metrics such as a median rank, have no value of an image.
         with suppress(KeyError):

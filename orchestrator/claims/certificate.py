@@ -2,8 +2,9 @@
 
 ``questions.json`` is written before the first training. Its SHA-256 goes into the experiment's description, which the
 first record of the journal holds, and into the certificate: ``sha256sum questions.json`` checks it. A second start with
-other questions is refused. Where the file or the claims were edited since, or where an experiment was trained without
-them, the certificate says that the questions were not fixed before, so that nobody can move them after the answers.
+other questions is refused. The certificate says that the questions were not fixed before where the file or the claims
+were edited since, or where an experiment was trained without them, or with more seeds. So nobody can move them after
+the answers. A cell that was fixed and has no trainings is missing.
 
 The page has an answer about all claims with a row for each, then each claim with the tests that decide it.
 """
@@ -15,7 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
+from itertools import product
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -171,10 +173,15 @@ def _written(
     folder: Path,
     caveats: Sequence[str] = (),
 ) -> Certified:
+    questions, moved = _fixed_questions(claims, [summary.history for summary in summaries], cells, folder)
+    if questions is not None:
+        # A cell that was fixed and is left out is missing, whatever the others say.
+        fixed_cells = read_questions(folder / QUESTIONS)["cells"]
+        names = [PurePath(dataset).name for dataset in fixed_cells["datasets"]]
+        cells = {**{group: {} for group in product(names, fixed_cells["models"])}, **cells}
     results, count = decide_claims(claims, cells), sum(map(len, cells.values()))
     answers = answers_to_claims(claims, results, count, caveats)
     environment = describe_environment()
-    questions = _fixed_questions(claims, [summary.history for summary in summaries], folder)
     content: dict[str, Any] = {
         "format": FORMAT,
         "claims": claims.name,
@@ -205,7 +212,7 @@ def _written(
     facts = [
         ("claims", str(len(results)), ""),
         ("cells", str(count), ""),
-        ("questions fixed", fixed, f"SHA-256 {questions['sha256'][:16]}…" if questions else ""),
+        ("questions fixed", fixed, f"SHA-256 {questions['sha256'][:16]}…" if questions else moved),
         ("code", str(content["code"])[:12], ""),
     ]
     sections = [
@@ -216,22 +223,31 @@ def _written(
     return answers, content
 
 
-def _fixed_questions(claims: Claims, histories: Sequence[History], folder: Path) -> dict[str, str] | None:
+def _fixed_questions(
+    claims: Claims, histories: Sequence[History], cells: Groups, folder: Path
+) -> tuple[dict[str, str] | None, str]:
     """Return when the questions of a folder were fixed, by the journals, and the digest of their file.
 
     Returns:
-        ``None`` where the file does not ask these claims, or where a journal did not have its digest before the first
-        trial: the questions were not fixed before training.
+        ``None`` and the reason where the file does not ask these claims, where a journal did not have its digest before
+        the first trial, or where seeds were added since: the questions were not fixed before training.
     """
     path = folder / QUESTIONS
-    if not histories or not path.exists() or read_questions(path).get("claims") != claims.model_dump(mode="json"):
-        return None
+    if not histories or not path.exists():
+        return None, "no questions were fixed here"
+    asked = read_questions(path)
+    if asked.get("claims") != claims.model_dump(mode="json"):
+        return None, "other claims were fixed"
     digest = _file_digest(path)
     starts = [history.start_before_trials for history in histories]
     fixed = [start.time for start in starts if start and digest in str(start.experiment.get("description"))]
     if len(fixed) < len(histories):
-        return None
-    return {"fixed": f"{datetime.fromtimestamp(min(fixed), UTC):%Y-%m-%dT%H:%M:%SZ}", "sha256": digest}
+        return None, "an experiment was trained without them"
+    # Who saw the values may have added seeds until a claim held.
+    planned = asked["cells"]["seeds"]
+    if planned and any(runs.count > planned for losses in cells.values() for runs in losses.values()):
+        return None, f"{count_text(planned, 'seed')} were fixed, and more were trained"
+    return {"fixed": f"{datetime.fromtimestamp(min(fixed), UTC):%Y-%m-%dT%H:%M:%SZ}", "sha256": digest}, ""
 
 
 def _file_digest(path: Path) -> str:

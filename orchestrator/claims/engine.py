@@ -1,9 +1,9 @@
-"""Does a claim hold? Every part of its form is a question about cells, and a claim holds only where all are answered so.
+"""Does a claim hold? Every part of its form is a question about cells, and all have to be answered so.
 
 A part compares pairs of candidates (``results.comparison``): a loss with another, or with a number. One question
 (``results.question``) asks whether the true difference is above a bound, and one whether it is below. There is a pair
 for each group (dataset and model), metric and opponent that the part names. Seeds and images vary in a test where both
-candidates have values of images in the metric. Else the seeds alone vary, as in counts of batches and in papers' tables.
+candidates have values of images in the metric. Else the seeds alone vary: in counts of batches and in papers' tables.
 
 A claim about many cells is an intersection. Its p-value is the largest of its tests', which errs at most as often as
 the level says, however many tests there are [Berger1982]. Similarity is two one-sided tests against a margin, not the
@@ -253,7 +253,7 @@ def _number(value: float, like: Runs, metric: str) -> Runs:
     if not like.values:
         return Runs("", means={metric: Measure(value, 0.0, like.measure(metric).seeds)})
     images = {run: np.full_like(values, value) for run, values in like.images.get(metric, {}).items()}
-    values = dict.fromkeys(like.values, {metric: value})
+    values = {run: {metric: value} for run in like.values}
     return Runs("", values, images={metric: images} if images else {}, is_repeated=like.is_repeated)
 
 
@@ -272,6 +272,6 @@ def _opposed(part: Part, groups: Groups, metric: str, other: str) -> Test:
     shown: Shown = opposed(sides, metric, other, _settled)
     group = next(iter(groups)) if len(groups) == 1 else ("all", "all")
     subject = f"{len(groups)} orders of {len(part.losses)} losses"
-    varies = {_settled(*losses[:2], other).varies for losses in sides}
+    varies = {_settled(losses[0], losses[1], other).varies for losses in sides}
     said = varies.pop() if len(varies) == 1 else "seeds"
     return Test(group, f"{metric}, {other}", subject, shown.value, shown.p, shown.p_against, "slope", said)

@@ -164,8 +164,8 @@ def compare(first: Runs, second: Runs, metric: str, *, over_images: bool = False
     if is_lone:
         return replace(compared, reason=f"a test needs at least two {units} of each candidate")
     if not has_spread(np.concatenate([ours, theirs])):
-        same = f"all {units} of both candidates have the same value"
-        return replace(compared, difference=0.0, reason=same, is_exact=True)
+        reason = f"all {units} of both candidates have the same value"
+        return replace(compared, difference=0.0, reason=reason, is_exact=True)
     return replace(compared, reason=f"no candidate varies over its {units}, so there is no spread to test against")
 
 

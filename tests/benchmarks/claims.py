@@ -29,7 +29,7 @@ from tests.support.claim_pages import (
 )
 from tests.support.claim_rates import CASES, LOSSES, METRICS, TWELVE, Design, page_of, share_with_holds
 
-COMPARISONS = ("best", "beats", "opposed")
+COMPARISONS = ("best", "beats")
 """Kinds of claims that depend on which loss has which row."""
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,10 +16,11 @@ from orchestrator.claims.claims import Claims, load_claims
 from orchestrator.claims.engine import decide_claims
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
-from orchestrator.journal.trial import TrialState
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.views.terminal import lines_of
 from tests.support.commands import CommandLine
-from tests.support.experiments import add_repeats, add_trial, begun, make_experiment, open_test
+from tests.support.experiments import add_repeat, add_repeats, add_trial, begun, make_experiment, open_test
 from trainables.errors import ConfigError
 
 
@@ -112,7 +114,16 @@ def edit_both_and_start_again(claims: Path, folder: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("attack", [None, edit_the_claims, edit_the_questions, edit_both_and_start_again])
+def add_seeds(claims: Path, folder: Path) -> None:
+    with closing(Ledger(folder / "journal.jsonl")) as ledger:
+        trials = ledger.history.stage(Stage.SEARCH)
+        open_test(ledger, [add_repeat(ledger, trial, 2, 102, 90.0) for trial in trials])
+
+
+ATTACKS = [edit_the_claims, edit_the_questions, edit_both_and_start_again, add_seeds]
+
+
+@pytest.mark.parametrize("attack", [None, *ATTACKS])
 def test_only_questions_that_the_journal_knew_before_training_are_certified_as_fixed(
     tmp_path: Path, cli: CommandLine, attack: Callable[[Path, Path], None] | None
 ) -> None:
@@ -133,6 +144,20 @@ def test_only_questions_that_the_journal_knew_before_training_are_certified_as_f
         (start, *_) = (folder / "journal.jsonl").read_text().splitlines()
         date = datetime.fromtimestamp(json.loads(start)["time"], UTC)
         assert found["questions"]["fixed"] == f"{date:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def test_a_dataset_that_was_fixed_and_left_out_is_missing(tmp_path: Path, cli: CommandLine) -> None:
+    """Who stops before the second dataset cannot have the answers of the first one certified."""
+    claims, folder = tmp_path / "two.yaml", tmp_path / "certify-two"
+    claims.write_text(CLAIMS_FILE)
+    asked = load_claims(str(claims))
+    with begun(folder, fix_questions(asked, cells_experiment(asked, ["pets", "birds"], [], 2, []), folder)) as ledger:
+        pairs = [(add_trial(ledger, [10.0], loss=loss), [50.0, 52.0]) for loss in ("nt_xent", "triplet_sh")]
+        open_test(ledger, add_repeats(ledger, pairs))
+    found = cli.json("certify", claims, "--with", "certify-two", "--output", tmp_path)
+    assert found["questions"] is not None
+    (finding,) = found["findings"]
+    assert finding["answer"] == "not run here" and "birds" in finding["sentence"]
 
 
 def test_a_training_without_the_questions_takes_their_date_from_the_certificate(

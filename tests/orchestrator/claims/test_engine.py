@@ -52,7 +52,7 @@ def test_with_exchanged_rows_they_do_not() -> None:
     for _ in range(10):
         found = held(claims, shuffled(published_cells(claims), generator))
         assert "triplet-sh-is-best" not in found
-        assert len(found & compare) <= 1, found
+        assert not found & compare, found
 
 
 @pytest.mark.parametrize("case", list(truths(truth_of_the_paper())))
@@ -141,7 +141,7 @@ def test_each_kind_of_part(part: dict[str, object], first: float, outcome: Outco
 
 def test_values_that_differ_by_rounding_alone_show_nothing() -> None:
     equal = {
-        loss: Runs.of_seeds(loss, dict.fromkeys(range(seeds), {"rsum": 7.4}))
+        loss: Runs.of_seeds(loss, {seed: {"rsum": 7.4} for seed in range(seeds)})
         for loss, seeds in (("nt_xent", 10), ("triplet", 7))
     }
     beats = {"kind": "beats", "loss": "nt_xent", "against": ["triplet"], "metrics": ["rsum"]}
