@@ -29,7 +29,7 @@ and two rules keep a model from staying there:
                          between the ends, or T is constant, and at its lowest point push and pull cancel, so that only
                          the difference between s+ and s^ is left.
 
-Without these two rules, 24 trials of VSE++ on Flickr8k were suggested (``docs/studies/flickr8k.md``). After five
+Without these two rules, 24 trials of VSE++ on Flickr8k were suggested (``docs/losses.md``). After five
 epochs, of the 10 trials that keep both rules, 8 reached a val rsum of 154 to 232. The trial that is the mean of the
 triplet loss reached 94, and a trial with a margin of 0.03 reached 20. Two trials that break the second rule by 0.12 or
 less reached 37 and 47. The other 12 stayed between 4 and 16, where chance is 3.

@@ -5,6 +5,7 @@
 The numbers are made up; the sentences are those of ``orchestrator.results``.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -43,7 +44,7 @@ The sentences with which the terminal, the report and the files answer a questio
 
 An answer has a verdict. `better`: the winner leads by more than chance. `tie`: no significant difference. `worse`: the
 winner was best on val and is worse on test. `untested`: the values do not suffice for a test. `unconfirmed`: no
-fresh seeds have been trained yet. A sentence that a row above has is not repeated.
+fresh seeds have been trained yet. A sentence is shown once, with the names and numbers of its first case.
 """
 
 Case = tuple[str, Sequence[str]]
@@ -436,6 +437,15 @@ def race_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
 TITLES = {"coefficients": "Which coefficients?", "loss": "Which loss?"}
 """Key of an answer -> its title on the page."""
 
+LOSS = re.compile(r"(?:NT-Xent|Triplet SH|Triplet|Circle|Polynomial \(self\))(?:(?: at|,| \() ?\w+ = [\d.]*\d\)?)?")
+"""A loss, and its setting where one follows."""
+
+
+def form(sentence: str) -> str:
+    """Return a sentence without its names of losses, settings and numbers."""
+    without = re.sub(r"Candidate \w+", "LOSS", LOSS.sub("LOSS", sentence))
+    return re.sub(r"(?:[<>=≤]|above) ?(?=#)", "", re.sub(r"[−+-]?\d+(?:[.,]\d+)*", "#", without))
+
 
 def page() -> str:
     """Return the page."""
@@ -446,15 +456,15 @@ def page() -> str:
         groups.setdefault(question, []).append((when, answer.verdict, answer.sentences))
     for question, when, sentences in (*taken_back_cases(), *analysis_cases(), *race_cases(), *caveat_cases()):
         groups.setdefault(question, []).append((when, "", sentences))
-    parts = [INTRODUCTION]
+    parts, known = [INTRODUCTION], set[str]()
     for question, cases in groups.items():
-        parts.append(f"## {question}\n\n| when | verdict | sentences |\n|---|---|---|")
-        rows, known = [], set[str]()
+        parts.append(f"## {question}\n")
         for when, verdict, said in cases:
-            new = [sentence for sentence in said if sentence not in known]
-            known.update(new)
-            rows += [f"\n| {when} | {verdict} | {'<br>'.join(new)} |"] if new else []
-        parts[-1] += "".join(rows) + "\n"
+            new = [sentence for sentence in said if form(sentence) not in known]
+            known.update(map(form, new))
+            label = ": ".join(part for part in (when[:1].upper() + when[1:], f"*{verdict}*" if verdict else "") if part)
+            parts += [f"- {label}. {' '.join(new)}" if label else f"- {' '.join(new)}"] if new else []
+        parts.append("")
     return "\n".join(parts)
 
 

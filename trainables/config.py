@@ -124,33 +124,31 @@ class TrainingConfig:
             ``captions_per_image``, which gives as many steps as ``pairs`` [Bleeker2022].
         optimizer: ``adam``, or ``sgd``: plain stochastic gradient descent without momentum.
         learning_rate: The optimiser's step size, > 0.
-        learning_rate_schedule: ``drops``, or ``cosine`` instead of them: of n epochs after the warm-up, epoch e has
-            (1 + cos(pi (e - 1/2) / n)) / 2 of the rate, the value at its middle [Loshchilov2017].
+        learning_rate_schedule: ``drops``, or ``cosine`` instead of them [Loshchilov2017]. Of n epochs after the
+            warm-up, epoch e has (1 + cos(pi (e - 1/2) / n)) / 2 of the rate.
         learning_rate_drop_epochs: Epochs after which the rate is multiplied by ``learning_rate_drop_factor``, >= 1.
         learning_rate_drop_factor: In (0, 1].
-        warmup_epochs: Number of first epochs in which the rate rises in equal steps, >= 0: of n, epoch e has e/(n+1)
-            of it; 0 begins with the whole rate.
+        warmup_epochs: Number of first epochs in which the rate rises in equal steps, >= 0. Of n, epoch e has e/(n+1) of
+            it.
         weight_decay: Decoupled weight decay, >= 0: with it Adam is AdamW.
         weight_decay_of: ``all`` weights, or ``matrices``: not biases, gains and other vectors.
         weight_average: Decay d of an exponential moving average of the weights, from 0, no average, to 0.99999. The
             average is what is evaluated, kept as the best and packed; see ``optimizers``.
-        backbone_learning_rate: The rate of the backbone's weights with ``finetune``, > 0, with the drops, cosine and
-            warm-up of the others; ``None`` is the rate of the others.
+        backbone_learning_rate: The rate of the backbone's weights with ``finetune``, > 0; ``None`` is the rate of the
+            others. It has the same schedule.
         loss_learning_rate: The rate of learned hyper-parameters of the loss, > 0, likewise.
         gradient_clip: Largest global norm of the gradient, > 0; ``None`` does not clip.
         embedding_size: Dimensions of the joint space, >= 1; the GRU's hidden size as well.
         word_size: Dimensions of a word embedding, >= 1.
         length_buckets: Number of batches whose pairs are sorted by length before they are cut, >= 1; 1 does not sort.
-        duplicates: A caption in a batch that fits an image but is not its pair's, because the image, an equal one or an
-            equal caption is there twice: ``mask`` ignores it, ``negatives`` counts it as a negative, as the published
-            code does.
+        duplicates: A caption in a batch that fits an image but is not its pair's, because one of them is there twice.
+            ``mask`` ignores it, ``negatives`` counts it as a negative, as the published code does.
         cocos_every: Epochs between COCOS statistics, >= 0; 0 takes them at the best epochs only.
-        cocos_steps: Number of first steps of the first epoch with COCOS statistics as well, >= 0, of the batches that
-            are trained on, before each step.
-        patience: Epochs in a row without a better selection metric after which the training ends, >= 1; ``null``
-            trains all epochs. ``scale_epochs`` multiplies it too.
-        augment: Train on a random view of each image, another one each epoch: on random crops with ``finetune``, else
-            on the augmented features where ``data extract --augmentations`` left some. Evaluation sees it plain.
+        cocos_steps: Number of first steps of the first epoch with COCOS statistics as well, >= 0, before each step.
+        patience: Epochs in a row without a better selection metric that end the training, >= 1; ``null`` trains all.
+            ``scale_epochs`` multiplies it too.
+        augment: Train on a random view of each image, another one each epoch; evaluation sees it plain. It is a random
+            crop with ``finetune``, else the features of ``data extract --augmentations``.
         finetune: Train from pixels, a backbone of torchvision included (``model_parameters.backbone``, ``.weights``).
         frozen_epochs: With ``finetune``, number of first epochs in which the backbone is not trained, >= 0;
             ``scale_epochs`` multiplies them too.
@@ -300,8 +298,7 @@ class Change:
     Attributes:
         epoch: The first epoch with the new values, >= 2.
         loss_parameters: New values of the loss's hyper-parameters; others stay as they were.
-        training: New values of settings of ``training`` that can change midway, such as ``learning_rate`` or
-            ``batch_size``; others stay as they were.
+        training: New values of settings of ``training``, such as ``learning_rate``; others stay as they were.
     """
 
     epoch: int
@@ -331,10 +328,10 @@ class TrialConfig:
         loss_parameters: Hyper-parameters of the loss by their constructor names; others keep their defaults.
         training: The loop's settings.
         vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.
-        tokenizer: How captions are cut into tokens: ``english``, ``words``, ``characters``, the name of a
-            ``tokenizer.json`` in the dataset's folder, or its absolute path; ``None`` infers it from the captions.
-        val_images: Number of first images of the val split on which to evaluate, with their captions, >= 1, as the
-            published code of VSE++ and VSRN does with 1,000; ``None`` is all images.
+        tokenizer: How captions are cut into tokens; ``None`` infers it from the captions. It is ``english``, ``words``,
+            ``characters``, a ``tokenizer.json`` in the dataset's folder, or its absolute path.
+        val_images: Number of first images of the val split on which to evaluate, >= 1; ``None`` is all images. The
+            published code of VSE++ and VSRN takes 1,000.
         metric: The metric that selects the best epoch; larger is better.
         seed: Seed of initialisation and batch order, >= 0.
         schedule: Changes of settings during the training, epochs ascending.

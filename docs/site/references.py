@@ -78,16 +78,21 @@ def write_reference() -> str:
         "name: my-experiment",
         "```",
         "",
-        '`[]` in a key means each item of a list; "by name" is a section whose keys are names. Limits in a type',
-        "are checked before anything starts.",
+        "In brackets are the type and the default of a key. Limits in a type are checked before anything starts.",
+        '`[]` in a key means each item of a list; "by name" is a section whose keys are names.',
     ]
+    of_experiments = {(key["name"], key["default"], key["meaning"]) for key in list_keys("experiment")}
     for kind in KINDS:
+        keys = [key for key in list_keys(kind) if kind == "experiment" or not key["name"].startswith(LISTED_ONCE)]
+        known = [key["name"] for key in keys if (key["name"], key["default"], key["meaning"]) in of_experiments]
         rows = [
-            (f"`{key['name']}`", _shorter(key["type"]), f"`{key['default']}`", _without_limit(key))
-            for key in list_keys(kind)
-            if kind == "experiment" or not key["name"].startswith(LISTED_ONCE)
+            (f"`{key['name']}` ({_shorter(key['type'])}; `{key['default']}`)", _without_limit(key))
+            for key in keys
+            if kind == "experiment" or key["name"] not in known
         ]
-        lines += ["", f"## {TITLES[kind]}", "", *markdown_table(("key", "type", "default", "meaning"), rows)]
+        lines += ["", f"## {TITLES[kind]}", "", *_list_of(rows)]
+        if kind != "experiment":
+            lines += ["", f"As in an experiment: {', '.join(f'`{name}`' for name in ('training', *known))}."]
     return "\n".join(lines) + "\n"
 
 
@@ -156,13 +161,13 @@ def write_command_reference() -> str:
     for command in commands:
         for parameter in command.parameters:
             uses.setdefault(_row(parameter), []).append(f"`{command.name}`")
-    shared = {row: names for row, names in uses.items() if len(names) > 2}
+    shared = {row: names for row, names in uses.items() if len(names) > 1}
+    most = {name: max(len(names) for (other, _), names in shared.items() if other == name) for name, _ in shared}
     once = Counter(name for name, _ in shared)
     described = [
-        (name, meaning if once[name] == 1 else f"{meaning} Of {', '.join(names)}.")
+        (name, meaning if once[name] == 1 or len(names) == most[name] else f"{meaning} Of {', '.join(names)}.")
         for (name, meaning), names in shared.items()
     ]
-    columns = ("argument or option", "meaning")
     lines = [
         "# All commands",
         "",
@@ -175,13 +180,13 @@ def write_command_reference() -> str:
         "",
         "## Options of several commands",
         "",
-        *markdown_table(columns, described),
+        *_list_of(described),
     ]
     for command in commands:
         rows = [_row(parameter) for parameter in command.parameters]
         lines += ["", f"## `{command.name}`", "", f"    {command.usage}", "", command.meaning]
         if own := [row for row in rows if row not in shared]:
-            lines += ["", *markdown_table(columns, own)]
+            lines += ["", *_list_of(_joined(own))]
         if also := [f"`{row[0].split('`')[1].split()[0]}`" for row in rows if row in shared]:
             lines += ["", f"Also {', '.join(also)}."]
     return "\n".join(lines) + "\n"
@@ -192,6 +197,16 @@ def _row(parameter: Mapping[str, Any]) -> tuple[str, str]:
     shown = f"`{name} {value.strip('`')}`" if re.fullmatch("`[^`]+`", value) and not is_argument else f"`{name}`"
     choices = f" One of {value}." if "`, `" in value else ""
     return shown + (f" (`{default}`)" if default not in ("", "required") else ""), meaning + choices
+
+
+def _list_of(rows: Iterable[tuple[str, str]]) -> list[str]:
+    return [f"- {name}: {meaning}" for name, meaning in rows]
+
+
+def _joined(rows: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return rows of which those with one meaning are one row."""
+    meanings = dict.fromkeys(meaning for _, meaning in rows)
+    return [(", ".join(name for name, text in rows if text == meaning), meaning) for meaning in meanings]
 
 
 def _leaves(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
@@ -258,14 +273,14 @@ def write_record_reference() -> str:
         "",
         "## Fields of all records",
         "",
-        *_field_table(_described_fields(records.Record, records.SHARED)),
+        *_field_list(_described_fields(records.Record, records.SHARED)),
         "",
         "## Kinds of records",
         "",
         "In the order in which a search comes to write them.",
     ]
     for name, kind in records.KINDS.items():
-        lines += ["", f"### `{name}`", "", meaning_of(kind), "", *_field_table(list_fields(kind))]
+        lines += ["", f"### `{name}`", "", meaning_of(kind), "", *_field_list(list_fields(kind))]
     return "\n".join(lines) + "\n"
 
 
@@ -299,9 +314,8 @@ def _type_in_words(annotation: Any, *, absent: bool = False) -> str:
     return WORDS.get(annotation, "section")
 
 
-def _field_table(fields: Sequence[Listed]) -> list[str]:
-    rows = [(f"`{field['name']}`", field["type"], field["meaning"]) for field in fields]
-    return markdown_table(("field", "type", "meaning"), rows)
+def _field_list(fields: Sequence[Listed]) -> list[str]:
+    return _list_of((f"`{field['name']}` ({field['type']})", field["meaning"]) for field in fields)
 
 
 PAGES: dict[str, Callable[[], str]] = {

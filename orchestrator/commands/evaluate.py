@@ -73,8 +73,8 @@ def evaluate(
         list[Path] | None,
         typer.Argument(
             metavar="CHECKPOINT|FILES",
-            help="Folder of one epoch (epoch_NNNN) or of a whole training; or embeddings of any model: IMAGES.npy "
-            "(I, D) and CAPTIONS.npy (C, D); or a similarity matrix (I, C). Rows are in the order of the split.",
+            help="Folder of one epoch (epoch_NNNN) or of a whole training. Or IMAGES.npy (I, D) and CAPTIONS.npy "
+            "(C, D) of any model, or a similarity matrix (I, C), in the order of the split.",
         ),
     ] = None,
     split: Annotated[Literal["val", "test"], typer.Option(help="Split to evaluate on.")] = "test",
@@ -82,8 +82,8 @@ def evaluate(
         int,
         typer.Option(
             min=1,
-            help="Evaluate this many equal parts of the split, in its order, and average the metrics: on COCO's 5,000 "
-            "test images, 5 is the 1K protocol and 1 the 5K protocol.",
+            help="Evaluate this many equal parts of the split, in its order, and average the metrics. On COCO's 5,000 "
+            "test images 5 is the 1K protocol.",
         ),
     ] = 1,
     ranks: Annotated[

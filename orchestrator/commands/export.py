@@ -28,8 +28,8 @@ def export(
     to: Annotated[
         Path,
         typer.Option(
-            help="File or folder to write, by its ending: a table (.csv, .parquet, .jsonl), an Optuna storage (.db), a "
-            "folder for TensorBoard (.tensorboard), a folder of offline runs for Weights & Biases (.wandb)."
+            help="File or folder to write, by its ending. A table is .csv, .parquet or .jsonl, an Optuna storage .db. "
+            "A folder is .tensorboard, or .wandb for offline runs of Weights & Biases."
         ),
     ],
     epochs: Annotated[

@@ -20,8 +20,9 @@ def judge(
         list[str],
         typer.Argument(
             metavar="FILES|EXPERIMENT",
-            help="Tables of results (.csv, .tsv, .jsonl, .json, .parquet), mlflow:URI#EXPERIMENT, optuna:STORAGE#NAME; "
-            "or LABEL=FILE with values of queries (.npy, .npz), a file for each seed; or an experiment of ours.",
+            help="Tables of results (.csv, .tsv, .jsonl, .json, .parquet), mlflow:URI#EXPERIMENT or "
+            "optuna:STORAGE#NAME. Or LABEL=FILE with values of queries (.npy, .npz), a file for each seed. Or an "
+            "experiment of ours.",
         ),
     ],
     verdict: Annotated[

@@ -82,8 +82,8 @@ class Experiment(BaseModel):
     Attributes:
         name: Folder of its output and name in MLflow.
         description: The subject of the experiment, for people.
-        plugins: Python files, or installed distributions, that offer losses, models, forms of data or samplers; a file
-            is looked for beside the experiment's file first. Their code runs.
+        plugins: Python files, or installed distributions, whose code runs. A file is looked for beside the experiment's
+            file first.
         datasets: Names under the data root, or paths.
         models: Names of models; every combination of a dataset, a model and a loss is one study.
         losses: Names of losses; ``orchestrator list losses`` lists them.
@@ -91,10 +91,10 @@ class Experiment(BaseModel):
         overrides: Settings of some studies, applied in their order.
         model_parameters: Parameters of the models beyond their sizes; ``orchestrator list models`` lists them.
         vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.
-        tokenizer: How captions are cut into tokens: ``english``, ``words``, ``characters``, the name of a
-            ``tokenizer.json`` in the dataset's folder, or its absolute path; ``null`` infers it from the captions.
-        val_images: Number of first images of the val split on which to evaluate, >= 1, as the published code of VSE++
-            and VSRN does with 1,000; ``null`` is all images.
+        tokenizer: How captions are cut into tokens; ``null`` infers it from the captions. It is ``english``, ``words``,
+            ``characters``, a ``tokenizer.json`` in the dataset's folder, or its absolute path.
+        val_images: Number of first images of the val split on which to evaluate, >= 1; ``null`` is all images. The
+            published code of VSE++ and VSRN takes 1,000.
         search: How the coefficients are searched.
         scheduler: Rules for a trial that is worse than the other trials of its study.
         budget: Limits that end a search although trials are left.

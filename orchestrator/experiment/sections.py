@@ -43,13 +43,13 @@ class Search(BaseModel):
     """How the coefficients are searched.
 
     Attributes:
-        sampler: ``tpe``; ``cmaes``, which adapts a normal distribution to ranges; ``gp``, a Gaussian process, for few
-            and costly trials; ``random``; ``qmc``, a Sobol sequence that leaves no gaps; ``grid``, which takes the
-            listed values one after the other; or the sampler of a plug-in.
+        sampler: ``tpe``, ``cmaes``, ``gp``, ``random``, ``qmc``, ``grid``, or the sampler of a plug-in. ``cmaes``
+            adapts a normal distribution to ranges; ``gp``, a Gaussian process, is for few and costly trials. ``qmc`` is
+            a Sobol sequence that leaves no gaps; ``grid`` takes the listed values one after the other.
         trials: Trials of each search of a study, >= 1; a loss's published settings come first. A grid may have fewer
             points.
-        repeats: Number of independent searches of each study, >= 1, each with ``trials`` trials, and suggestions and
-            seeds of its own. With several, the confirmation compares losses; with one, it compares settings.
+        repeats: Number of independent searches of each study, >= 1, each with ``trials`` trials. With several, the
+            confirmation compares losses; with one, it compares settings.
         seed: Seed of the suggestions and of every training, >= 0.
         metric: The metric that is maximised; a trial counts with its best epoch.
         objectives: Further goals beside ``metric``, each a metric to maximise or ``{metric, direction}``.
@@ -57,19 +57,18 @@ class Search(BaseModel):
             search keeps the version with which it began.
         loss: ``each``: each loss has a study; ``choose``: the loss is a parameter of one study for each dataset and
             model.
-        space: Loss -> parameter -> ``[low, high]``, ``{values: [...]}`` or ``default``, where the bounds differ from
-            the default, or the parameter is searched only where an experiment asks for it, such as ``negatives``.
+        space: Loss -> parameter -> ``[low, high]``, ``{values: [...]}`` or ``default``. Some parameters, such as
+            ``negatives``, are searched only where they are named here.
         training: Setting of ``training`` -> ``[low, high]``, ``{values: [...]}`` or ``default``; searched beside every
             loss.
         model_parameters: Parameter of a model -> ``[low, high]``, ``{values: [...]}`` or ``default``; searched in the
             models that have the parameter.
         fixed: Loss -> parameter -> the value that the parameter has in all trials.
         enqueue: Loss -> points that are tried right after the published points, each parameter -> value.
-        replicates: How often a setting that the sampler suggests again is trained again, with another seed, >= 0; after
-            that, another setting is drawn in its place. Sampler and ranking take the mean of a setting's trainings.
-        prior: ``auto``: right after the published and the enqueued points, at most a quarter of the trials try the best
-            settings of other datasets, from searches under the output with the same model, loss, training and
-            parameters; or ``none``.
+        replicates: How often a setting that the sampler suggests again is trained again, with another seed, >= 0.
+            Sampler and ranking take the mean of a setting's trainings.
+        prior: ``none``, or ``auto``: at most a quarter of the trials first try the best settings of other datasets.
+            They come from searches under the output with the same model, loss, training and parameters.
         warm_start_from: Experiments, by name under the output or by directory, whose trials the sampler starts from.
     """
 
@@ -114,12 +113,12 @@ class Scheduler(BaseModel):
     """Rules for a trial that is worse than the other trials of its study.
 
     Attributes:
-        name: ``none``; ``asha``: of the trials that reach a rung, the best continue; ``hyperband``: ``asha`` in several
-            brackets, of which each begins to judge a rung later, for curves that cross; ``median``: a trial continues
-            while it is no worse than the median of the other trials at its epoch.
+        name: ``none``, ``asha``, ``hyperband`` or ``median``. ``asha`` continues the best of the trials that reach a
+            rung. ``hyperband`` is ``asha`` in several brackets, for curves that cross. ``median`` continues a trial
+            while it is no worse than the median of the others at its epoch.
         grace_epochs: No trial ends before this epoch, >= 1.
-        reduction_factor: At each rung one trial in this number continues, > 1; the epoch of a rung is this factor times
-            the epoch of the rung before. For ``asha`` and ``hyperband``.
+        reduction_factor: At each rung one trial in this number continues, > 1. The epoch of a rung is this factor times
+            that of the rung before. For ``asha`` and ``hyperband``.
         brackets: For ``hyperband``: number of brackets, >= 1; new trials are given to the brackets in turn.
         min_trials: For ``median``: no trial is stopped at an epoch that fewer other trials have reached, >= 1.
     """
@@ -175,10 +174,10 @@ class Resources(BaseModel):
 
     Attributes:
         cpus: CPUs, > 0; also the threads of its PyTorch, rounded up.
-        gpus: GPUs, >= 0, a fraction to share one; ``auto`` is as much as a trial was measured to
-            need, or none where there is no GPU.
-        fuse: Number of trials that share these CPUs and GPUs as one stacked model, >= 1; ``auto`` is the number that
-            was measured to be fastest, 1 where fusing does not pay.
+        gpus: GPUs, >= 0, a fraction to share one. ``auto`` is as much as a trial was measured to need, or none where
+            there is no GPU.
+        fuse: Number of trials that are trained as one stacked model, >= 1. ``auto`` is the number that was measured to
+            be fastest.
         max_concurrent: Trials at a time, >= 1; ``null`` is as many as fit.
     """
 
@@ -254,24 +253,24 @@ class Confirm(BaseModel):
 
     Attributes:
         top: Number of best trials of each study, >= 1; with ``search.repeats`` the best of each search, 1.
-        each_of: A searched parameter: ``top`` counts the best trials with each value of it instead of those of each
-            study, and the trend over the values is tested; ``null`` is the best of each study. For a fixed design.
-        seeds: A fixed design: number of seeds of each candidate, none of them used in the search, >= 2; without
-            ``trainings`` 5. With ``search.repeats``: of the best of each search, >= 1, by default 1.
-        trainings: A race instead of a fixed design: most trainings for the candidates of each dataset, at least 2 for
-            each possible candidate; ``null`` is a fixed design.
-        published: ``best``: of the published settings on a dataset, the settings that did best in the search are
-            trained again as well; ``each``: the published settings of each study are.
-        surface: Whether the last trial of each study, one more than ``search.trials``, has the setting to use of the
-            study's surface, and is confirmed beside the best trials. A study without a surface gets another suggestion.
-        baseline: Loss with which the winner is compared; ``null`` is the published settings that did best on the
-            dataset in the search, which are confirmed as well.
-        verdict: The variation in the test that decides: ``seeds_and_images``, other seeds on new images of this kind;
-            ``seeds``, other seeds on this test set. An experiment that was begun without this key keeps ``seeds``.
-        looks: Earlier openings of the test split that lower the level of the verdict: ``experiment``, those of this
-            experiment; ``output``, also those of other experiments of the output folder on the same data.
-        smallest_difference: The least lead that matters, in the unit of ``search.metric``, >= 0; a verdict says how
-            likely a lead of this size is.
+        each_of: A searched parameter, for a fixed design. ``top`` then counts the best trials with each value of it,
+            and the trend over the values is tested.
+        seeds: A fixed design: number of fresh seeds of each candidate, >= 2; by default 5. With ``search.repeats``: of
+            the best of each search, >= 1, by default 1.
+        trainings: A race: most trainings for the candidates of each dataset; ``null`` is a fixed design. At least 2 for
+            each possible candidate.
+        published: Published settings that are trained again as well: the ``best`` of a dataset in the search, or
+            ``each`` study's.
+        surface: Whether the last trial of each study, one more than ``search.trials``, has its setting to use, and is
+            confirmed too. A study without a surface gets another suggestion.
+        baseline: Loss with which the winner is compared; ``null`` is the published settings that did best in the
+            search.
+        verdict: Variation in the test that decides: ``seeds_and_images``, seeds and new images of this kind; ``seeds``,
+            on this test set. An experiment that was begun without this key keeps ``seeds``.
+        looks: Earlier openings of the test split that lower the level: of this ``experiment``, or of all under the
+            ``output``.
+        smallest_difference: The least lead that matters, in the unit of ``search.metric``, >= 0. A verdict says how
+            likely it is.
     """
 
     model_config = STRICT

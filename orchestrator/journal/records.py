@@ -21,8 +21,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
         n: Position of the record in the journal: 0, 1, 2 ... without a gap; -1 before the record is written.
         format: Number of the journal's format, in its first record only; a journal without one has format 1.
         time: Date of the record, in seconds since the Unix epoch.
-        elapsed: Seconds since the process that wrote the record had opened the journal, >= 0, which no change of the
-            machine's clock affects; older journals do not have it.
+        elapsed: Seconds since the writing process had opened the journal, >= 0, by a monotonic clock. Older journals do
+            not have it.
     """
 
     n: int = -1
@@ -67,8 +67,8 @@ class ExperimentStarted(Record, frozen=True, kw_only=True, tag="experiment_start
     Attributes:
         experiment: The resolved experiment, with the keys of an experiment file.
         data: Digest of each dataset, by name.
-        tokenizers: Dataset -> what cuts its captions into tokens, with a digest where it is a file; empty in journals
-            of older versions, which cut all captions as English.
+        tokenizers: Dataset -> what cuts its captions into tokens, with a digest where it is a file. Older journals,
+            without it, cut all captions as English.
         data_caveats: Dataset -> sentences about pictures and captions that are there several times, see
             ``trainables.data.repeats``; empty in journals of older versions.
         environment: Versions, git revision and machine, see ``machines.cluster.describe_environment``.
@@ -100,8 +100,8 @@ class WarmStarted(Record, frozen=True, kw_only=True, tag="warm_started"):
 
     Attributes:
         source: Name or folder of the other experiment.
-        studies: Trials taken over, by study: params by the names of the search space, how the trial ended, and the
-            values of the objectives.
+        studies: Trials taken over, by study: params by the names of the search space, state, and values of the
+            objectives.
         passed_over: How many trials of the other experiment did not fit, >= 0.
     """
 
@@ -114,8 +114,7 @@ class PriorRead(Record, frozen=True, kw_only=True, tag="prior_read"):
     """Settings that did best on other datasets were read, which the studies try right after the published settings.
 
     Attributes:
-        studies: Settings by study, in the order in which they are tried: params by the names of the search space, and
-            the study of another dataset that a setting comes from.
+        studies: Settings by study, in their order: params by the names of the search space, and their origin, a study.
     """
 
     studies: Mapping[str, Sequence[PriorPoint]]
@@ -164,14 +163,13 @@ class TrialCreated(TrialRecord, frozen=True, kw_only=True, tag="trial_created"):
 
     Attributes:
         stage: Purpose of the trial: ``search``, ``confirm`` or ``regress``.
-        candidate: Id of the first trial of the search with the same setting, which this trial repeats with another
-            seed; ``None`` where the trial repeats none.
+        candidate: Id of the first trial of the search with the same setting, which this trial repeats; ``None`` where
+            it repeats none.
         study: Name of the (dataset, model, loss) cell, with the number of its search where that is not the first.
         number: Position in the stage of its study, >= 0.
         params: Suggestion of the searcher, by the names of the search space.
         config: All settings that decide the outcome, with the keys of a training's file.
-        search: Number of the search, among the independent searches of its study, that the trial belongs to, from 1;
-            without it the first, as in journals of older versions.
+        search: Number of the trial's search among the independent searches of its study, from 1; without it the first.
     """
 
     stage: Stage
@@ -267,9 +265,9 @@ class ConfirmationPlan(Record, frozen=True, kw_only=True, tag="confirmation_plan
         seeds: Seeds of each candidate in a fixed design, >= 1; ``None`` in a race.
         trainings: Most trainings of a race, >= 1; ``None`` in a fixed design.
         baseline: Label or loss of the baseline; ``None`` where there is none.
-        looks: How often values had been seen when the plan was made, >= 0: test was opened for repeats on the dataset,
-            or a plan was replaced whose candidates could already be compared on val.
-        first: Seeds of each candidate in the first round of a race, >= 2; without it a race is of an older version.
+        looks: How often values had been seen when the plan was made, >= 0. Openings of test count, and replaced plans
+            whose candidates could already be compared on val.
+        first: Seeds of each candidate in the first round of a race, >= 2; a race of an older version lacks it.
         level: Level of the verdict if nothing had been seen before, in (0, 1); without it a fixed design has 0.04.
     """
 
@@ -303,8 +301,8 @@ class EvaluatedOnTest(TrialRecord, frozen=True, kw_only=True, tag="test_evaluate
     Attributes:
         metrics: Metrics on the test split, by name without a prefix, e.g. ``rsum``; finite numbers.
         ranks: The ranks of the queries, see ``trainables.ranks.Ranks.to_text``; older versions did not keep them.
-        judged: Where people's judgements lie beside the dataset: the ranks of the candidates that people judged to fit,
-            one mapping per source of judgements, see ``trainables.judgements.judged_metrics.JudgedRanks.to_text``.
+        judged: Ranks of the candidates that people judged to fit, a mapping a source of judgements. See
+            ``trainables.judgements.judged_metrics.JudgedRanks.to_text``.
         values: Metric of a plug-in, of one direction -> the value of each test image, see
             ``trainables.ranks.pack_numbers``.
     """

@@ -70,11 +70,11 @@ class Suite(BaseModel):
         false_alarms: How often a suite without any change may find a regression, in (0, 0.5).
         published: Whether the test split is opened and its scores are compared with the papers' tables.
         training: Training keys that all cells share.
-        vocabulary: ``train``: words of the train split; ``published``: words of the splits that the papers used.
-        tokenizer: How captions are cut into tokens: ``english``, ``words``, ``characters``, the name of a
-            ``tokenizer.json`` in the dataset's folder, or its absolute path; ``null`` infers it from the captions.
-        val_images: Number of images, the first of the val split, on which epochs are evaluated, >= 1; ``null``
-            takes all images.
+        vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.
+        tokenizer: How captions are cut into tokens; ``null`` infers it from the captions. It is ``english``, ``words``,
+            ``characters``, a ``tokenizer.json`` in the dataset's folder, or its absolute path.
+        val_images: Number of first images of the val split on which to evaluate, >= 1; ``null`` is all images. The
+            published code of VSE++ and VSRN takes 1,000.
         resources: The resources of one training.
         cells: The baselines.
     """
