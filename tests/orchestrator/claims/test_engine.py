@@ -57,7 +57,7 @@ def test_with_exchanged_rows_they_do_not() -> None:
 
 @pytest.mark.parametrize("case", list(truths(truth_of_the_paper())))
 def test_a_page_calls_a_false_claim_true_in_at_most_one_page_of_twenty(case: str) -> None:
-    claims, pages, truth = answerable_claims(), 200, truths(truth_of_the_paper())[case]
+    claims, pages, truth = answerable_claims(), 40, truths(truth_of_the_paper())[case]
     assert false_claims(claims, truth) and not false_claims(claims, truth_of_the_paper())
     false, _ = false_holds(claims, truth, pages, np.random.default_rng(1))
     assert false <= stats.binom.ppf(0.999, pages, claims.level)
