@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from search_spaces.other_names import suggestion
+from trainables.hyper_parameters import Space
 from trainables.parameter_values import Domain, is_number
 
 
@@ -156,6 +157,25 @@ class Values:
 
 Bounds = Mapping[str, Range | Values]
 """Name of a parameter -> its bounds."""
+
+
+def bounds_of(spaces: Mapping[str, Space | None]) -> dict[str, Range | Values]:
+    """Return the bounds of the hyper-parameters that have any in their table (``SpaceError`` for wrong ones).
+
+    Example:
+        >>> print(*bounds_of({"margin": (0.1, 1.0, "log"), "direction": ["i2t", "t2i"], "gate": None}).values())
+        [0.1, 1] log {i2t, t2i}
+    """
+    bounds: dict[str, Range | Values] = {}
+    for name, space in spaces.items():
+        try:
+            if isinstance(space, list):
+                bounds[name] = Values(tuple(tuple(value) if isinstance(value, list) else value for value in space))
+            elif space is not None:
+                bounds[name] = Range(space[0], space[1], "log" in space, "int" in space)
+        except SpaceError as error:
+            raise SpaceError(f"space[{name!r}]: {error}") from None
+    return bounds
 
 
 Choose = Callable[[str], Any]

@@ -24,7 +24,7 @@ from orchestrator.text.wording import number_text, zero_shot_text
 from trainables.data.tokenizers import VocabularyName
 from trainables.dataset_description import Description, describe_dataset
 from trainables.errors import ConfigError, condense
-from trainables.judgements import count_sentences
+from trainables.judged_ranks import count_sentences
 
 
 def unpack(
@@ -106,10 +106,11 @@ def extract(
     workers: Annotated[int, typer.Option(help="1 extracts in this process, more are Ray workers.")] = 1,
     shard_size: Annotated[int, typer.Option(help="Images a shard; a kill loses the work of one shard a worker.")] = 128,
     seed: Annotated[int, typer.Option(help="Seed of untrained weights and random crops.")] = 0,
+    frames: Annotated[int, typer.Option(help="Of clips, the most frames of each, evenly spaced.")] = 20,
     plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """Compute features of images, or with --text of captions. The same command resumes an interrupted extraction."""
+    """Compute features of images or clips, or with --text of captions. The same command resumes an extraction."""
     load_plugins(plugins or [])
     if text is not None:
         of_images = {"--split": split, "--augmentations": augmentations, "--workers": workers - 1}
@@ -139,12 +140,14 @@ def extract(
         device=device,
         workers=workers,
         shard_size=shard_size,
+        frames=frames,
     )
     started = time.monotonic()
     with _progress("images", None, shards=True, quiet=as_json) as on_progress:
         made = extract_features(request, on_progress)
     seconds = time.monotonic() - started
-    line = f"{made['images']} images, {made['extracted']} of them extracted now, {duration_text(seconds)}"
+    what = f"{made['frames']} frames" if "frames" in made else f"{made['images']} images"
+    line = f"{what}, {made['extracted']} of them extracted now, {duration_text(seconds)}"
     _print(made, as_json, line, *made["files"])
 
 

@@ -14,7 +14,6 @@ from orchestrator.commands.mlflow_store import choose_port
 from orchestrator.commands.options import ExperimentName, Overrides, Plugins, with_start_options
 from orchestrator.commands.watch import PORT, page_beside
 from orchestrator.experiment.experiment import Experiment, load_experiment
-from orchestrator.forecast.dry_run import dry_run, print_dry_run
 from orchestrator.journal.directory import find_directory, read_history
 from orchestrator.journal.history import History
 from orchestrator.machines.cluster import StartOptions
@@ -22,6 +21,7 @@ from orchestrator.results.winner import find_champions
 from orchestrator.searches.begin import make_workload, run_experiment
 from orchestrator.searches.budget import SPENT
 from orchestrator.searches.display import print_summary
+from orchestrator.searches.dry_run import dry_run, print_dry_run
 from orchestrator.searches.preparation import check_cpus
 from orchestrator.searches.resuming import (
     begun_experiment,

@@ -15,7 +15,7 @@ from trainables.config import TEXT
 from trainables.data.corpus import SPLIT_ALIASES, SPLITS, Corpus, Image, check_corpus
 from trainables.data.dataset import tokenizer_of
 from trainables.data.features import captions_digest, images_digest
-from trainables.data.foreign_features import Dump, pool_clips, read_dump
+from trainables.data.foreign_features import Clips, Dump, pool_clips, read_dump
 from trainables.data.inputs import lengths_file
 from trainables.data.source import find_source
 from trainables.data.text_features import NAME, encode_sentences, extractor_path, fit_tfidf
@@ -108,17 +108,21 @@ def pool_frames(dataset: str, data_root: Path, frames: Path, *, count: int, out:
     if not frames.is_dir():
         raise ConfigError(f"{frames}: no such folder; it must hold ID.npy of each clip")
     corpus, targets = open_corpus(dataset, data_root, out, ["global", "regions"])
-    lengths_target = lengths_file(targets[1])
-    check_targets(lengths_target.parent, [lengths_target])
+    check_targets(targets[1].parent, [lengths_file(targets[1])])
     clips = pool_clips(corpus.images, frames, count)
-    origin = {"images_digest": images_digest(corpus.images), "frames": frames.name}
-    # Before the features, so that no padded features lack their lengths.
-    with writing_whole(lengths_target) as file:
-        np.save(file, clips.lengths, allow_pickle=False)
-    files = write_features(targets, [clips.means, clips.frames], [origin, origin])
+    files = write_clips(clips, targets, {"images_digest": images_digest(corpus.images), "frames": frames.name})
     kept = [int(clips.lengths.min()), int(clips.lengths.max())]
     number, dimensions = clips.means.shape
-    return {"clips": number, "dimensions": dimensions, "frames": kept, "files": [*files, str(lengths_target)]}
+    return {"clips": number, "dimensions": dimensions, "frames": kept, "files": files}
+
+
+def write_clips(clips: Clips, targets: Sequence[Path], origin: Mapping[str, Any]) -> list[str]:
+    """Write the features of clips to ``targets``, of global features and of regions, and return all files."""
+    lengths = lengths_file(targets[1])
+    # Before the features, so that no padded features lack their lengths.
+    with writing_whole(lengths) as file:
+        np.save(file, clips.lengths, allow_pickle=False)
+    return [*write_features(targets, [clips.means, clips.frames], [origin, origin]), str(lengths)]
 
 
 def unpack_dumps(dataset: str, data_root: Path, paths: Sequence[Path], out: Path | None) -> dict[str, Any]:

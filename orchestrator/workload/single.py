@@ -13,11 +13,10 @@ from orchestrator.experiment.plugins import installed_sources, load_plugins
 from orchestrator.experiment.values import NAME, check_folder_name
 from orchestrator.experiment.yaml_files import Document, override, read_yaml, validate, yaml_text
 from orchestrator.journal.lock import hold
-from orchestrator.workload.notes import similarity_notes
 from search_spaces import SPACES
 from search_spaces.other_names import suggestion
 from trainables.checkpoint import BEST, EpochReport, find_latest, read_file, save_epoch
-from trainables.config import TrialConfig, check_metric
+from trainables.config import TrialConfig, check_metric, similarity_notes
 from trainables.data.dataset import (
     Dataset,
     check_batch_size,
@@ -177,13 +176,13 @@ def _train(
 ) -> TrainingResult:
     """Train in a directory that this process holds; see ``train``."""
     # Imported after the checks above, because torch takes seconds to import.
-    from trainables.cost import count_steps
+    from trainables.data.batches import count_steps
     from trainables.seeding import choose_device
     from trainables.trial import run_trial
 
     chosen = choose_device(device)
     steps = count_steps(data.splits["train"], config.training)
-    notes = (*data_notes(config, data), *similarity_notes(config.model, config.loss))
+    notes = (*data_notes(config, data), *similarity_notes(config))
     on_start(TrainingStart(directory, str(chosen), steps, notes))
     checkpoint = find_latest(directory) if resume else None
     is_resumed = checkpoint is not None

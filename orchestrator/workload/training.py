@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.experiment.experiment import Experiment, data_key
 from orchestrator.storage.bucket import ObjectStore, fetch_dataset, is_bucket
-from orchestrator.workload.notes import similarity_notes
 from orchestrator.workload.workload import Stream, TestEvaluation, TrialGroup
 from trainables.checkpoint import EpochReport, Outcome
-from trainables.config import NO_FEATURES, PIXELS, TEXT, TOKENIZERS, TrialConfig
+from trainables.config import NO_FEATURES, PIXELS, TEXT, TOKENIZERS, TrialConfig, similarity_notes
 from trainables.data.dataset import (
     check_batch_size,
     check_modality,
@@ -29,8 +28,8 @@ from trainables.data.repeats import repeat_warnings
 from trainables.data.source import find_source
 from trainables.data.text_features import extractor_file
 from trainables.errors import DataError
-from trainables.judgements.files import load_judgements
-from trainables.judgements.judged_metrics import named_metrics
+from trainables.judged_ranks import named_metrics
+from trainables.judgement_files import load_judgements
 from trainables.plugins.in_use import use
 from trainables.plugins.plugin import Plugin
 
@@ -111,7 +110,7 @@ class TrainablesWorkload:
         """Return what trainings do with their data that the experiment does not say, a sentence each."""
         configs = [experiment.trial_config(cell, {}) for cell in experiment.studies()]
         notes = [note for config in configs for note in data_notes(config, self.open_data(config))]
-        notes += [note for config in configs for note in similarity_notes(config.model, config.loss)]
+        notes += [note for config in configs for note in similarity_notes(config)]
         notes += [
             f"{config.dataset}: the features of its captions were made with the tokenizer {name}"
             for config in configs

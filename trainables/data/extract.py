@@ -9,6 +9,7 @@ The function that encodes crops is an argument, so this module does not need tor
 """
 
 import json
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,7 +25,7 @@ from trainables.data.text_files import read_json
 from trainables.errors import ConfigError, DataError
 from trainables.files import write_whole, writing_whole
 
-PLAN = "plan.json"
+PLAN, BOXES = "plan.json", "boxes.npy"
 
 Encoder = Callable[[np.ndarray], dict[str, np.ndarray]]
 """Maps crops (B, S, S, 3), uint8, to float16 features (B, ...) by kind."""
@@ -37,6 +38,7 @@ class Plan:
     Attributes:
         paths: File of each image, in row order.
         places: Place of each image in its source, for messages.
+        numbers: Number of the frame of each file, where the images are frames of clips; empty for pictures.
         kinds: ``global``, ``regions``.
         image_size: Side of a crop in pixels.
         augmentations: Random crops of each image beside its centre, >= 0.
@@ -55,6 +57,7 @@ class Plan:
     origin: dict[str, object]
     shard_size: int = 128
     batch_size: int = 32
+    numbers: Sequence[int] = ()
 
     @property
     def shard_count(self) -> int:
@@ -134,7 +137,42 @@ def join_shards(plan: Plan, out: Path) -> list[Path]:
             origin = {**plan.origin, "kind": kind, "shape": shape, "dtype": "float16"}
             write_whole(path.with_suffix(".json"), json.dumps(origin, indent=2) + "\n")
             written.append(path)
+            if path.name == "features_regions.npy":
+                written += _write_boxes(plan, out / BOXES, *shape[:2])
     return written
+
+
+def _write_boxes(plan: Plan, path: Path, images: int, regions: int) -> list[Path]:
+    """Write the boxes of the regions and return their path, or nothing where regions are no grid."""
+    if math.isqrt(regions) ** 2 != regions:
+        # A backbone of tokens may have one that is no cell.
+        return []
+    joined = plan.folder / path.name
+    with writing_whole(joined) as file:
+        np.save(file, grid_boxes(images, regions), allow_pickle=False)
+    (plan.folder / joined_mark(path.name)).touch()
+    joined.replace(path)
+    return [path]
+
+
+def grid_boxes(images: int, regions: int) -> np.ndarray:
+    """Return the boxes of a square grid of cells, row by row, (images, regions, 4), float32: x1, y1, x2, y2 in [0, 1].
+
+    They are parts of the crop that the backbone saw, and the same for all images.
+
+    Example:
+        >>> grid_boxes(1, 4)[0].tolist()
+        [[0.0, 0.0, 0.5, 0.5], [0.5, 0.0, 1.0, 0.5], [0.0, 0.5, 0.5, 1.0], [0.5, 0.5, 1.0, 1.0]]
+    """
+    side = math.isqrt(regions)
+    down, across = np.divmod(np.arange(regions), side)
+    corners = np.stack([across, down, across + 1, down + 1], axis=1).astype(np.float32) / np.float32(side)
+    return np.tile(corners, (images, 1, 1))
+
+
+def joined_rows(plan: Plan, kind: str) -> np.ndarray:
+    """Return the features of all images of a plan, (rows, ...), float16, of its shards."""
+    return np.concatenate([block[:, 0] for block in _blocks(plan, kind)])
 
 
 def _extract_shard(
@@ -166,7 +204,7 @@ def _extract_shard(
 def _crops(plan: Plan, row: int) -> tuple[int, np.ndarray | str]:
     """Return the crops of an image, (1 + augmentations, S, S, 3), uint8, or why it cannot be read."""
     try:
-        image = decode(plan.paths[row])
+        image = decode(plan.paths[row], plan.numbers[row] if plan.numbers else 0)
     except DataError as error:
         return row, str(error)
     # Each image has its own generator, so that its crops do not depend on images decoded before it.

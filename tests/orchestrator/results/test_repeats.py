@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from orchestrator.experiment.experiment import Experiment, changed_keys
-from orchestrator.forecast.dry_run import Concurrency, describe_dry_run, dry_run, forecast
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
@@ -16,6 +15,7 @@ from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.answers import Summary
 from orchestrator.results.confirmation import current_plans, trainings_of
 from orchestrator.results.statistics import welch_test
+from orchestrator.searches.dry_run import Concurrency, describe_dry_run, dry_run, forecast
 from orchestrator.searches.resuming import confirm_experiment, extend_experiment
 from orchestrator.searches.search import describe_start, run_search
 from orchestrator.studies.study import Studies

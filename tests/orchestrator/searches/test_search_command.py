@@ -12,11 +12,11 @@ import pytest
 
 from orchestrator.commands.mlflow_store import choose_port
 from orchestrator.experiment.sections import Resources
-from orchestrator.forecast.dry_run import sample_points
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold
 from orchestrator.machines.cluster import Cluster
 from orchestrator.searches.begin import make_workload
+from orchestrator.searches.dry_run import sample_points
 from orchestrator.searches.preparation import open_checkpoints
 from orchestrator.studies.study import Studies
 from orchestrator.workload.training import TrainablesWorkload
@@ -121,7 +121,7 @@ def test_a_dry_run_shows_spaces_points_and_a_forecast_and_writes_nothing(root: P
 
 
 def test_a_dry_run_says_that_cpus_are_the_limit(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.forecast.dry_run._machine", lambda: {"CPU": 2.0, "GPU": 4.0})
+    monkeypatch.setattr("orchestrator.searches.dry_run._machine", lambda: {"CPU": 2.0, "GPU": 4.0})
     shown = command(*SMOKE, *sets("resources={gpus: 1, cpus: 1}", "search.trials=6"), "--dry-run")
     shown = " ".join(shown.split())
     assert "the GPUs would take 4 trials at a time, but 2 CPUs let 2 run at resources.cpus=1; lower it" in shown
@@ -136,7 +136,7 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...] | None]:
         asked.append(None if sizes is SIZES else sizes)
         return {size: size**0.5 for size in (1, *sizes)}
 
-    monkeypatch.setattr("orchestrator.forecast.dry_run._machine", lambda: {"CPU": 2.0, "GPU": 0.0})
+    monkeypatch.setattr("orchestrator.searches.dry_run._machine", lambda: {"CPU": 2.0, "GPU": 0.0})
     monkeypatch.setattr(TrainablesWorkload, "pace", lambda self, config: Pace("cpu", 1, 3600.0, 0.0))
     monkeypatch.setattr(TrainablesWorkload, "rates", take_rates)
     return asked

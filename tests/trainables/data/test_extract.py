@@ -53,6 +53,7 @@ def test_rows_are_the_features_of_the_images_in_their_order(plan: Plan, tmp_path
         "features_regions": ((IMAGES, 4, 3), np.float16),
         "augmented_global": ((IMAGES, 2, 3), np.float16),
         "augmented_regions": ((IMAGES, 2, 4, 3), np.float16),
+        "boxes": ((IMAGES, 4, 4), np.float32),
     }
     for row, path in enumerate(plan.paths):
         expected = fake_network(center_crop(decode(path), SIZE)[None])
