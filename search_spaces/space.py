@@ -187,6 +187,14 @@ def chosen_by(trial: Trial, bounds: Bounds, prefix: str = "") -> Choose:
     return lambda name: bounds[name].suggest(trial, prefix + name)
 
 
+LATEST = 3
+"""Version of the default bounds; a search resumes with the bounds of the version with which it began.
+
+1: the bounds of release 0.1. 2: polynomials are scale x (margin + shape), and bounds are wider. 3: two polynomials
+around a joint hinge are never satisfied by similarities that are all alike (``search_spaces.shapes``).
+"""
+
+
 @dataclass(frozen=True)
 class Asked:
     """The settings of a study on which the space of a loss depends.
@@ -198,15 +206,7 @@ class Asked:
     names: frozenset[str] = frozenset()
     fixed: Mapping[str, Any] = field(default_factory=dict)
     pairs: int = 128
-    version: int = 3
-
-
-LATEST = 3
-"""Version of the default bounds; a search resumes with the bounds of the version with which it began.
-
-1: the bounds of release 0.1. 2: polynomials are scale x (margin + shape), and bounds are wider. 3: two polynomials
-around a joint hinge are never satisfied by similarities that are all alike (``search_spaces.shapes``).
-"""
+    version: int = LATEST
 
 
 def by_version(space: "LossSpace", asked: Asked) -> "LossSpace":

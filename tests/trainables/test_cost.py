@@ -12,7 +12,7 @@ from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables import cost
 from trainables.cost import STEPS, Pace, choose_fusion, measure_pace, measure_rates, take_steps
 from trainables.data.batches import ResidentSplit, count_steps, epoch_batches
-from trainables.models import VSEPP
+from trainables.models.vsepp import VSEPP
 from trainables.trial import Trial
 
 CPU = torch.device("cpu")

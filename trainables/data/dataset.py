@@ -10,6 +10,7 @@ import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
@@ -36,6 +37,7 @@ from trainables.data.inputs import (
     CaptionInput,
     Column,
     ImageInput,
+    check_boxes,
     check_image_input,
     check_lengths,
     image_columns,
@@ -522,7 +524,11 @@ def find_problems(
                 problems += check_views(path, inspection["shape"], images)
                 problems += check_lengths(path, open_features(path), fewest=1) if kind == "regions" else []
                 consequences += check_features(path, inspection, images, kind)
-    problems += _input_problems(source, corpus, inputs)
+    of_inputs = _input_problems(source, corpus, inputs)
+    if "boxes" in inputs and not (problems or of_inputs):
+        pairs = product(INPUTS["boxes"].files(source.folder), dict.fromkeys(features.get("regions", {}).values()))
+        of_inputs = [problem for boxes, regions in pairs for problem in check_boxes(boxes, regions)]
+    problems += of_inputs
     return problems + as_consequences(consequences, corpus)
 
 

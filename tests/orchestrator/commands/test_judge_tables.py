@@ -67,6 +67,18 @@ def test_the_answer_is_that_of_welch_and_the_columns_are_shown_before_it(line: C
     assert looked["numbers"]["p"] == pytest.approx(min(1, 4 * expected.pvalue))
 
 
+def test_what_data_import_reads_is_read_too(line: CommandLine) -> None:
+    from pyarrow import Table, feather
+
+    table = rows(ours=B, baseline=A)
+    name = write("unicode.csv", table)
+    Path(name).write_text(Path(name).read_text(), encoding="utf-16")
+    Path("columns.json").write_text(json.dumps({key: [row[key] for row in table] for key in table[0]}))
+    feather.write_feather(Table.from_pylist(table), "arrow.feather")
+    expected = answer(line, write("t.csv", table))["headline"]
+    assert {answer(line, file)["headline"] for file in (name, "columns.json", "arrow.feather")} == {expected}
+
+
 @pytest.mark.parametrize("form", ["tsv", "semicolon", "jsonl", "json", "parquet", "percent", "fractions", "wide"])
 def test_each_form_of_a_table_gives_the_same_answer(line: CommandLine, form: str) -> None:
     table = rows(ours=B, baseline=A)
@@ -362,10 +374,10 @@ def test_each_renderer_shows_the_verdict(line: CommandLine, form: str) -> None:
         ("t.csv", "m,seed,acc\na,1,2\na,1,3\nb,1,2\n", "has several rows"),
         ("t.csv", "method,seed,acc\na,x,2\nb,y,3\n", "a seed must be a number"),
         ("t.csv", "method,seed\na,1\nb,2\n", "no column of numbers is a metric"),
-        ("t.json", "[1, 2]", "an object for each run"),
-        ("t.jsonl", "{", "is no JSON"),
+        ("t.json", "[1, 2]", "[0]: must be an object"),
+        ("t.jsonl", "{", "line 1: broken JSON"),
         ("t.xlsx", "PK", "export it as CSV"),
-        ("t.parquet", "PAR1", "is no Parquet file"),
+        ("t.parquet", "PAR1", "cannot be read as a table"),
     ],
 )
 def test_bad_tables_are_refused_with_their_place(line: CommandLine, name: str, content: str, said: str) -> None:
