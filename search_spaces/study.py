@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -89,12 +89,14 @@ class StudySpace:
         training: Searched settings of ``training``.
         model_parameters: Searched parameters of the model.
         usual: Values of ``training`` and ``model_parameters`` that are not searched, by parameter name.
+        accepts: Parameter name of ``training`` and ``model_parameters`` -> whether it accepts a value.
     """
 
     losses: Mapping[str, LossSpace]
     training: Bounds = field(default_factory=dict)
     model_parameters: Bounds = field(default_factory=dict)
     usual: Mapping[str, Any] = field(default_factory=dict)
+    accepts: Mapping[str, Callable[[Any], bool]] = field(default_factory=dict)
 
     @property
     def chooses(self) -> bool:
@@ -134,8 +136,7 @@ class StudySpace:
         section, rest = self._section(name)
         if section in self.losses:
             return self.losses[section].domains[rest].accepts(value)
-        # Settings of training and of models are rates, sizes, shares and counts: none is negative.
-        return bool(value > 0)
+        return self.accepts[name](value)
 
     def key_of(self, name: str) -> str:
         """Return the key of an experiment file that holds the bounds of a parameter."""

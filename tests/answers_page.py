@@ -37,10 +37,9 @@ from tests.support.unwritten_ledger import UnwrittenLedger
 
 INTRODUCTION = """# Answers
 
-The sentences with which the terminal, the report and the files answer a question, from made-up studies. `compare`,
-`regress`, `certify` and `evaluate` have sentences of their own. This page is made by
-`python -m tests.answers_page > docs/answers.md`. How the tests work is in
-[reference/confirmation.md](reference/confirmation.md), and each term is in [glossary.md](glossary.md).
+With which sentences do the terminal, the report and the files answer a question? The studies are made up; this page is
+made by `python -m tests.answers_page > docs/answers.md`. `compare`, `regress`, `certify` and `evaluate` have other
+sentences. [How the tests work](reference/confirmation.md), [what a term means](glossary.md).
 
 An answer has a verdict. `better`: the winner leads by more than chance. `tie`: no significant difference. `worse`: the
 winner was best on val and is worse on test. `untested`: the values do not suffice for a test. `unconfirmed`: no
@@ -450,7 +449,8 @@ def form(sentence: str) -> str:
 def page() -> str:
     """Return the page."""
     groups: dict[str, list[tuple[str, str, Sequence[str]]]] = {}
-    answers = [*question_cases(), *warned_cases(), *over_cases(), *unconfirmed_cases()]
+    warned = [("", answer) for _, answer in warned_cases()]
+    answers = [*question_cases(), *warned, *over_cases(), *unconfirmed_cases()]
     for when, answer in answers:
         question = TITLES.get(answer.key, answer.question)
         groups.setdefault(question, []).append((when, answer.verdict, answer.sentences))
@@ -462,8 +462,8 @@ def page() -> str:
         for when, verdict, said in cases:
             new = [sentence for sentence in said if form(sentence) not in known]
             known.update(map(form, new))
-            label = ": ".join(part for part in (when[:1].upper() + when[1:], f"*{verdict}*" if verdict else "") if part)
-            parts += [f"- {label}. {' '.join(new)}" if label else f"- {' '.join(new)}"] if new else []
+            label = f"{when[:1].upper()}{when[1:]}{f': *{verdict}*' if verdict else ''}. " if when else ""
+            parts += [f"- {label}{' '.join(new)}"] if new else []
         parts.append("")
     return "\n".join(parts)
 

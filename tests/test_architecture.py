@@ -59,7 +59,7 @@ LEVELS = (
     {"data", "checkpoint"},
     {"losses"},
     {"judged_ranks", "judgements", "judgement_files", "cocos"},
-    {"models", "dataset_description"},
+    {"models", "encoders", "dataset_description"},
     {"evaluation", "optimizers", "capturable"},
     {"trial", "training_steps", "static_steps", "serving"},
     {"fused"},

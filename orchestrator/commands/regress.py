@@ -13,16 +13,12 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from orchestrator.claims.cells import cells_experiment
-from orchestrator.claims.certificate import CERTIFICATE, PAGE
-from orchestrator.claims.claims import load_claims
-from orchestrator.commands.certify import ClaimsName, Models, Seeds, split_names
 from orchestrator.commands.options import Output, Overrides, with_start_options
 from orchestrator.machines.cluster import StartOptions, ignored_address
+from orchestrator.reference.published import shipped_claims
 from orchestrator.regression.accepted import default_path
 from orchestrator.regression.accepted import require_accepted as refuse_unaccepted
 from orchestrator.regression.answers import QUIET, blind_notes, headline
-from orchestrator.regression.claims import rerun_claims
 from orchestrator.regression.notices import notify
 from orchestrator.regression.rerun import accept_rerun as write
 from orchestrator.regression.rerun import rerun
@@ -35,6 +31,12 @@ from orchestrator.text.terminal import say
 from orchestrator.views.terminal import show
 from trainables.errors import ConfigError
 from trainables.files import make_writable
+
+ClaimsName = Annotated[
+    str, typer.Argument(help=f"YAML file, or claims that ship: {', '.join(shipped_claims())}.", metavar="CLAIMS")
+]
+Models = Annotated[str, typer.Option(help="Models, separated by commas; empty takes those of the claims.")]
+Seeds = Annotated[int, typer.Option(min=2, help="Fresh seeds of each cell.")]
 
 
 class SuiteFirst(TyperGroup):
@@ -173,6 +175,11 @@ def claims(
 
     Exit code 5: a claim that held is contradicted, or was not run. The same command resumes an interrupted rerun.
     """
+    from orchestrator.claims.cells import cells_experiment
+    from orchestrator.claims.certificate import CERTIFICATE, PAGE
+    from orchestrator.claims.claims import load_claims
+    from orchestrator.regression.claims import rerun_claims
+
     asked = load_claims(name)
     experiment = cells_experiment(asked, split_names(datasets), split_names(models), seeds, overrides or [])
     target = reference or Path(f"{asked.name}.accepted.json")
@@ -182,6 +189,11 @@ def claims(
     done = rerun_claims(asked, experiment, request)
     news = done.answers[0].headline if done.was_due else None
     _end(done, news, ("report.html", PAGE, CERTIFICATE), as_json=options.quiet)
+
+
+def split_names(text: str) -> list[str]:
+    """Return names that a comma separates."""
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _request(reference: Path, options: StartOptions, if_due: str | None) -> Request:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.experiment.values import SAMPLERS, ListedValues, check_training, samplers_that
 from search_spaces import SPACES, Bounds, LossSpace, Range, SpaceError, StudySpace, Values
 from search_spaces.space import Asked, bounds_of, check_name
-from trainables.config import REGION_PARAMETERS, SEARCHED, TrainingConfig, check_bank
+from trainables.config import RANGES, REGION_PARAMETERS, SEARCHED, TrainingConfig, check_bank
 from trainables.errors import ConfigError, Mistakes
 from trainables.model_parameters import MODEL_PARAMETERS, check_model_parameters, further_inputs
 
@@ -49,6 +49,8 @@ def make_space(
         training=_bounds_beside("training", search.training, bounds_of(SEARCHED)),
         model_parameters=_bounds_beside("model_parameters", beside, ranges),
         usual=usual | {f"model.{name}": value for name, value in defaults.items()},
+        accepts={f"training.{name}": allowed.accepts for name, allowed in RANGES.items()}
+        | {f"model.{name}": entry.rule.accepts for name, entry in entries.items()},
     )
     for name, bound in space.bounds().items() if search.sampler == "grid" else ():
         if isinstance(bound, Range):

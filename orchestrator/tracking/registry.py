@@ -40,6 +40,7 @@ from orchestrator.tracking.address import choose_uri
 from orchestrator.tracking.connection import DATABASE, StoreMovedError, count_experiments, find_experiment, find_run
 from orchestrator.tracking.failures import failure_of, store_failures
 from orchestrator.winners.winners import MODEL, Champion, packed_champions
+from trainables.encoders.kept import libraries_of
 from trainables.errors import UserError
 from trainables.extras import require
 from trainables.files import alone
@@ -130,7 +131,7 @@ def save_model(packed: Path, folder: Path) -> None:
             loader_module="trainables.serving.retriever",
             data_path=str(packed),
             code_paths=code,
-            pip_requirements=REQUIREMENTS,
+            pip_requirements=[*REQUIREMENTS, *libraries_of(packed)],
             signature=signature,
         )
 

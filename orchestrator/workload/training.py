@@ -26,7 +26,6 @@ from trainables.data.dataset import (
 from trainables.data.features import description_of
 from trainables.data.repeats import repeat_warnings
 from trainables.data.source import find_source
-from trainables.data.text_features import extractor_file
 from trainables.errors import DataError
 from trainables.judged_ranks import named_metrics
 from trainables.judgement_files import load_judgements
@@ -189,9 +188,9 @@ class TrainablesWorkload:
 
         data = self.open_data(config)
         has_file = config.features not in (PIXELS, NO_FEATURES)
-        origin = description_of(self._feature_file(config, config.features)) if has_file else None
-        extractor = extractor_file(self._feature_file(config, TEXT)) if config.reads_text_features else None
-        write_retriever(folder, checkpoint, data, "test", origin=origin, text_extractor=extractor)
+        pictures = self._feature_file(config, config.features) if has_file else None
+        texts = self._feature_file(config, TEXT) if config.reads_text_features else None
+        write_retriever(folder, checkpoint, data, "test", pictures=pictures, texts=texts)
 
     def write_weights(self, checkpoint: Path, path: Path) -> None:
         """Write the best model as safetensors."""

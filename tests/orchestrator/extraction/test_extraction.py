@@ -16,6 +16,7 @@ import torch
 
 import trainables.data.extract
 from tests.support.commands import CommandLine
+from tests.support.photos import IMAGES, contents
 from tests.support.waiting import wait_until
 from tests.trainables.data import folders
 from trainables.data.dataset import load_dataset
@@ -26,30 +27,8 @@ from trainables.models.backbones import build_backbone, make_encoder
 
 pytestmark = pytest.mark.usefixtures("own_folders")
 
-IMAGES = 12
 NETWORK = ("--backbone", "resnet18", "--weights", "none", "--shard-size", "2")
 EXTRACT = ("data", "extract", "photos", *NETWORK)
-
-
-@pytest.fixture
-def photos(tmp_path: Path) -> Path:
-    """A dataset of photographs in a folder of their own, in Karpathy's format."""
-    folder = tmp_path / "data" / "photos"
-    (folder / "images").mkdir(parents=True)
-    records = []
-    for index in range(IMAGES):
-        colours = np.random.default_rng(index).integers(0, 256, (6, 8, 3), dtype=np.uint8)
-        image = PIL.Image.fromarray(colours).resize((320, 240), PIL.Image.Resampling.BICUBIC)
-        image.save(folder / "images" / f"{index}.jpg")
-        split = "train" if index < IMAGES - 4 else ("val", "test")[index % 2]
-        sentence = {"raw": f"a picture with number {index}", "imgid": index, "sentid": index}
-        records.append({"filename": f"{index}.jpg", "imgid": index, "split": split, "sentences": [sentence]})
-    (folder / "dataset_photos.json").write_text(json.dumps({"dataset": "photos", "images": records}))
-    return folder
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
 def test_features_are_extracted_and_loaded(photos: Path, cli: CommandLine) -> None:
