@@ -13,9 +13,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from orchestrator.commands.options import Output, Overrides, with_start_options
+from orchestrator.commands.options import ClaimsName, Models, Output, Overrides, Seeds, split_names, with_start_options
 from orchestrator.machines.cluster import StartOptions, ignored_address
-from orchestrator.reference.published import shipped_claims
 from orchestrator.regression.accepted import default_path
 from orchestrator.regression.accepted import require_accepted as refuse_unaccepted
 from orchestrator.regression.answers import QUIET, blind_notes, headline
@@ -31,12 +30,6 @@ from orchestrator.text.terminal import say
 from orchestrator.views.terminal import show
 from trainables.errors import ConfigError
 from trainables.files import make_writable
-
-ClaimsName = Annotated[
-    str, typer.Argument(help=f"YAML file, or claims that ship: {', '.join(shipped_claims())}.", metavar="CLAIMS")
-]
-Models = Annotated[str, typer.Option(help="Models, separated by commas; empty takes those of the claims.")]
-Seeds = Annotated[int, typer.Option(min=2, help="Fresh seeds of each cell.")]
 
 
 class SuiteFirst(TyperGroup):
@@ -189,11 +182,6 @@ def claims(
     done = rerun_claims(asked, experiment, request)
     news = done.answers[0].headline if done.was_due else None
     _end(done, news, ("report.html", PAGE, CERTIFICATE), as_json=options.quiet)
-
-
-def split_names(text: str) -> list[str]:
-    """Return names that a comma separates."""
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _request(reference: Path, options: StartOptions, if_due: str | None) -> Request:
