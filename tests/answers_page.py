@@ -37,7 +37,7 @@ from tests.support.unwritten_ledger import UnwrittenLedger
 
 INTRODUCTION = """# Answers
 
-With which sentences do the terminal, the report and the files answer a question? The studies are made up; this page is
+With which sentences do `orchestrator summarise`, the report and the files answer? The studies are made up; this page is
 made by `python -m tests.answers_page > docs/answers.md`. `compare`, `regress`, `certify` and `evaluate` have other
 sentences. [How the tests work](reference/confirmation.md), [what a term means](glossary.md).
 
@@ -301,10 +301,17 @@ def _early(tau: float, grace: int | None, *, settings: int = 9, first: int | Non
 
 def taken_back_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
     """Yield question, case and sentences of what takes a headline back."""
+    values = ((190.0, 191.0, 189.0), (187.0, 188.0, 120.0))
+    settings = [
+        Runs.of_seeds(label, {seed: {"val/rsum": of, "test/rsum": of} for seed, of in enumerate(seeds)}, loss="nt_xent")
+        for label, seeds in zip("ab", values, strict=True)
+    ]
+    collapsed = verdict_of([*settings, candidate("ccc", "triplet_sh", 150.0)])
     over, alone = (judge(CLOSE_IMAGES, over_images=over_images) for over_images in (True, False))
     for when, sentences in (
         ("the seeds alone say more", taken_back(over, alone, None, None)),
         ("new images say less", taken_back(alone, over, None, None)),
+        ("a seed of another setting collapsed", taken_back(collapsed, None, None, None)),
         ("nothing is better than chance", taken_back(verdict_of([NT, SH]), None, None, 210.0)),
     ):
         yield "What takes the headline back?", when, sentences

@@ -19,13 +19,13 @@ from pathlib import Path
 from tests.test_architecture import CUT_AT_SLASHES, MODULES, ROOT, cuts, imports, room, tree_of
 
 AIMS = {
-    "lines": 42_000,
+    "lines": 49_000,
     "lines of code": 25_000,
     "files": 300,
-    "modules under 60 lines of code": 60,
+    "modules under 60 lines of code": 30,
     "dataclasses": 170,
     "import levels": 24,
-    "imports inside functions": 150,
+    "imports inside functions": 130,
     "class names that occur twice": 6,
     "functions of complexity over 10": 0,
     "rooms of the longest story": 12,

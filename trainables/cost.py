@@ -90,7 +90,7 @@ def measure_pace(config: TrialConfig, data: Dataset, device: torch.device, steps
     take_steps(trial, 1)
     evaluate_with_cocos(trial)
     step, evaluation = step_seconds(partial(take_steps, trial), steps), quickest(partial(evaluate_with_cocos, trial))
-    return Pace(device.type, count_steps(data.splits["train"], config.training), step, evaluation)
+    return Pace(device.type, count_steps(data.splits["train"], config.training, config.seed), step, evaluation)
 
 
 def step_seconds(take: Callable[[int], object], steps: int = STEPS) -> float:
@@ -143,7 +143,7 @@ def measure_rates(
         _forget_memory(device)
     pace = measure_pace(config, data, device)
     rates = {1: 3600 / pace.epoch_seconds}
-    steps = count_steps(data.splits["train"], config.training)
+    steps = count_steps(data.splits["train"], config.training, config.seed)
     without_gain = 0
     for size in sizes:
         try:

@@ -118,7 +118,10 @@ def extract(
             metavar="tfidf-svd|FOLDER", help="Features of captions alone: tf-idf, or those of an encoder's folder."
         ),
     ] = None,
-    dimensions: Annotated[int, typer.Option(help="Features of each caption, for tfidf-svd.")] = 512,
+    dimensions: Annotated[
+        int | None,
+        typer.Option(help="Features of each caption, for tfidf-svd; by default 512, or as many as the words allow."),
+    ] = None,
     tokenizer: Tokenizer = None,
     split: Annotated[str | None, typer.Option(help="Take only the images of train, val or test.")] = None,
     out: FeatureFolder = None,

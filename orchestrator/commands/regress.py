@@ -103,7 +103,7 @@ def run(
     _check_copies(copies.values())
     target = reference or default_path(path)
     if require_accepted:
-        refuse_unaccepted(target, chosen.name, [cell.title for cell in chosen.cells])
+        refuse_unaccepted(target, chosen.name, [cell.title for cell in chosen.cells], suite)
     request = _request(target, options, if_due)
     done = rerun(chosen, request, make_workload(chosen.resources, options.data_root))
     for name, copy in copies.items():
@@ -142,7 +142,7 @@ def accept(
     chosen, path = load_suite(suite, overrides or [])
     target = reference or default_path(path)
     say(*(f"warning: {warning}" for warning in past_reruns(output / chosen.name).warnings), error=True)
-    accepted = write(chosen, output, target, why=why, who=who, restart_drift=restart_drift)
+    accepted = write(chosen, output, target, why=why, who=who, restart_drift=restart_drift, typed=suite)
     say(*(f"warning: {note}" for note in blind_notes(chosen, blind_cells(chosen, accepted))), error=True)
     seeds = min(len(runs.values) for runs in accepted.cells.values())
     say(f"{target}: {len(accepted.cells)} cells with {seeds} seeds, accepted by {accepted.who}")

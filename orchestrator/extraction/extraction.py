@@ -20,6 +20,7 @@ from orchestrator.extraction.feature_files import (
 )
 from orchestrator.extraction.rows import Pictures, Rows, find_pictures, read_rows
 from orchestrator.journal.lock import hold, make_scratch
+from orchestrator.machines.own_machine import want_of_files
 from orchestrator.machines.processes import sigterm_as_ctrl_c
 from trainables.allotment import usable_cpus
 from trainables.config import TEXT
@@ -229,6 +230,8 @@ def _extract(request: ExtractionRequest, work: _Work, out: Path, scratch: Path, 
             for result in extract_shards(plan, shards, work.encoders[plan.kinds[0]], threads):
                 take(result)
     else:
+        if problem := want_of_files(request.workers, "--workers"):
+            raise ConfigError("; ".join(problem))
         from orchestrator.extraction.workers import deal_out, on_own_ray
 
         # A GPU that the user names is for all workers; Ray would number the GPUs that it gives from 0.

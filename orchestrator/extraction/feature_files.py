@@ -35,7 +35,7 @@ class ExtractionInterruptedError(UserError):
 
 
 def extract_text(
-    dataset: str, data_root: Path, *, dimensions: int, seed: int, out: Path | None, tokenizer: str | None = None
+    dataset: str, data_root: Path, *, dimensions: int | None, seed: int, out: Path | None, tokenizer: str | None = None
 ) -> dict[str, Any]:
     """Fit tf-idf and SVD on the train captions of a dataset, and make the features of all its captions.
 

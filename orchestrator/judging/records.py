@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.text.addresses import database_of
+from orchestrator.text.addresses import database_of, without_password
 from trainables.data.importing.tables import ARROW_TABLES, JSON_TABLES, decoded, read_table
 from trainables.errors import DataError
 
@@ -44,20 +44,24 @@ def read_records(place: str) -> list[Record]:
         from orchestrator.studies.foreign import trials_of_study
 
         records = trials_of_study(*_address(place, OPTUNA, "STUDY"))
+    elif "://" in place:
+        raise DataError(
+            f"{without_password(place)}: is no file; a store is {MLFLOW}ADDRESS#EXPERIMENT or {OPTUNA}ADDRESS#STUDY"
+        )
     else:
         records = _of_file(Path(place))
     if not records:
-        raise DataError(f"{place}: has no rows")
+        raise DataError(f"{without_password(place)}: has no rows")
     return [{name: cell_of(value) for name, value in record.items()} for record in records]
 
 
 def _address(place: str, start: str, name: str) -> tuple[str, str]:
     address, mark, named = place.removeprefix(start).rpartition("#")
     if not (mark and address and named):
-        raise DataError(f"{place}: must be {start}ADDRESS#{name}")
+        raise DataError(f"{without_password(place)}: must be {start}ADDRESS#{name}")
     # Both programs would make a database that is missing.
     if (file := database_of(address)) is not None and not file.is_file():
-        raise DataError(f"{place}: there is no file {file}")
+        raise DataError(f"{without_password(place)}: there is no file {file}")
     return address, named
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.experiment.experiment import Experiment, data_key
+from orchestrator.experiment.experiment import Cell, Experiment, data_key
 from orchestrator.storage.bucket import ObjectStore, fetch_dataset, is_bucket
 from orchestrator.workload.workload import Stream, TestEvaluation, TrialGroup
 from trainables.checkpoint import EpochReport, Outcome
@@ -83,9 +83,8 @@ class TrainablesWorkload:
             check_modality(config, data)
             check_region_counts(config, data)
             check_widths(config, data)
-            searched = cell.space.training.get("batch_size")
-            for size in searched.ends() if searched else (cell.training.batch_size,):
-                check_batch_size(data, replace(cell.training, batch_size=int(size)))
+            for key, size in _batch_sizes(experiment, cell):
+                check_batch_size(data, replace(cell.training, batch_size=size), key)
         return digests
 
     def tokenizers(self, experiment: Experiment) -> dict[str, str]:
@@ -246,6 +245,18 @@ class _Fused:
 
     def run_epoch(self, names: Sequence[str]) -> Mapping[str, Outcome]:
         return self._trials.run_epoch(names)
+
+
+def _batch_sizes(experiment: Experiment, cell: Cell) -> list[tuple[str, int]]:
+    """Return the batch sizes of a study, or the ends of their range, each with its key in the experiment."""
+    if searched := cell.space.training.get("batch_size"):
+        return [("search.training.batch_size", int(size)) for size in searched.ends()]
+    changes = [
+        f"overrides.{number}.training.batch_size"
+        for number, change in enumerate(experiment.overrides)
+        if "batch_size" in change.training and change.concerns(cell.dataset, cell.model, cell.loss)
+    ]
+    return [(["training.batch_size", *changes][-1], cell.training.batch_size)]
 
 
 @lru_cache(maxsize=4)

@@ -28,6 +28,7 @@ from trainables.data.npy_files import read_rows
 from trainables.data.pictures import ImageFiles
 from trainables.errors import ConfigError, DataError
 from trainables.representations import CaptionInputs, Captions, ImageInputs, Sets
+from trainables.seeding import generator
 
 Item = TypeVar("Item")
 
@@ -337,8 +338,14 @@ class Batch:
     caption_groups: Tensor
 
 
-def count_steps(split: Split, training: TrainingConfig) -> int:
-    """Return the steps of an epoch: batches of captions, or of images, without a last batch of a single item."""
+def count_steps(split: Split, training: TrainingConfig, seed: int = 0) -> int:
+    """Return the steps of an epoch: batches of captions, or of images, without a last batch of a single item.
+
+    Of images with classes, these are the steps of the first epoch of a training with the seed: batches of one class are
+    left out, and how many there are depends on the draw.
+    """
+    if split.labels is not None:
+        return len(compared_parts(torch.from_numpy(split.labels), training, generator(seed, "batches", 1)))
     count = len(split.image_rows) if training.batches == "images" else len(split.offsets) - 1
     whole, rest = divmod(count, training.batch_size)
     return whole + (rest > 1)
@@ -372,7 +379,7 @@ def epoch_batches(
 ) -> Iterator[Batch]:
     """Yield the batches of one epoch in the order that the generator, on the CPU, draws, of the views of ``draw``."""
     if split.labels is not None:
-        return class_batches(split, split.labels, training.batch_size, training.captions_per_image, generator, draw)
+        return class_batches(split, compared_parts(split.labels, training, generator), split.labels, draw)
     mask = training.duplicates == "mask"
     if training.batches == "images":
         return image_batches(
@@ -448,30 +455,13 @@ def draw_images(
 
 
 def class_batches(
-    split: ResidentSplit,
-    labels: Tensor,
-    batch_size: int,
-    images_per_class: int,
-    generator: torch.Generator,
-    draw: int | None = None,
+    split: ResidentSplit, parts: Iterable[Tensor], labels: Tensor, draw: int | None = None
 ) -> Iterator[Batch]:
-    """Yield each image once, beside other images of its class; both sides of a batch are its images.
+    """Yield a batch for each tensor of image indices, see ``compared_parts``; both sides of a batch are its images.
 
-    The images of a class are cut at random into groups of ``images_per_class``, at least 2. A batch is as many random
-    groups as it has room for. The positives of an image are the other images of its class; the image itself is ignored.
-    A batch of one class has nothing to compare with and is left out; an epoch of such batches alone is drawn again.
-
-    Raises:
-        ConfigError: If none of ``DRAWS`` draws has a batch of two classes.
+    The positives of an image are the other images of its class; the image itself is ignored.
     """
-    draws = (_compared_parts(labels, batch_size, max(images_per_class, 2), generator) for _ in range(DRAWS))
-    compared = next(filter(None, draws), None)
-    if compared is None:
-        raise ConfigError(
-            f"training.batch_size: no batch of {batch_size} images has two classes, with {images_per_class} images of "
-            f"each (captions_per_image); choose a larger batch_size"
-        )
-    for part, images in one_ahead((part, split.request_images(part, draw)) for part in compared):
+    for part, images in one_ahead((part, split.request_images(part, draw)) for part in parts):
         tokens, lengths = split.captions(part)
         itself = split.diagonal(len(part))
         classes = labels[part]
@@ -483,7 +473,27 @@ DRAWS = 100
 """Most draws of the batches of an epoch, of which the first with a batch of two classes is taken."""
 
 
-def _compared_parts(labels: Tensor, batch_size: int, size: int, generator: torch.Generator) -> list[Tensor]:
+def compared_parts(labels: Tensor, training: TrainingConfig, generator: torch.Generator) -> list[Tensor]:
+    """Draw the batches of an epoch, each image beside others of its class, and return the images of each batch.
+
+    The images of a class are cut at random into groups of ``training.captions_per_image``, at least 2. A batch is as
+    many random groups as it has room for. A batch of one class has nothing to compare with and is left out; an epoch of
+    such batches alone is drawn again. ``labels`` are the classes of the images, shape (I,), int64.
+
+    Raises:
+        ConfigError: If none of ``DRAWS`` draws has a batch of two classes.
+    """
+    size, images = training.batch_size, training.captions_per_image
+    draws = (_drawn_parts(labels, size, max(images, 2), generator) for _ in range(DRAWS))
+    if (parts := next(filter(None, draws), None)) is not None:
+        return parts
+    raise ConfigError(
+        f"training.batch_size: no batch of {size} images has two classes, with {images} images of each "
+        f"(captions_per_image); choose a larger batch_size"
+    )
+
+
+def _drawn_parts(labels: Tensor, batch_size: int, size: int, generator: torch.Generator) -> list[Tensor]:
     """Draw the batches of an epoch, and return those with images of two classes at least."""
     groups = _class_groups(labels, size, generator)
     shuffled = [groups[index] for index in torch.randperm(len(groups), generator=generator).tolist()]

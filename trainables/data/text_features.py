@@ -81,12 +81,16 @@ class TfidfSvd:
         return save(tensors, metadata=about)
 
 
-def fit_tfidf(captions: Sequence[str], dimensions: int, seed: int, tokenizer: Tokenizer = ENGLISH) -> TfidfSvd:
+DIMENSIONS = 512
+"""Usual features of a caption."""
+
+
+def fit_tfidf(captions: Sequence[str], dimensions: int | None, seed: int, tokenizer: Tokenizer = ENGLISH) -> TfidfSvd:
     """Fit an extractor.
 
     Args:
         captions: Captions of the train split, at least two.
-        dimensions: D, >= 1; fewer than the terms.
+        dimensions: D, >= 1; fewer than the terms and the captions. ``None``: ``DIMENSIONS``, or as many as can be.
         seed: Seed of the randomised decomposition [Halko et al., arXiv:0909.4061], from 0 to 2**32 - 1.
         tokenizer: Cuts captions into words.
 
@@ -104,9 +108,11 @@ def fit_tfidf(captions: Sequence[str], dimensions: int, seed: int, tokenizer: To
     except ValueError as error:
         raise ConfigError(f"--text {NAME}: no word is in {FEWEST} train captions ({error})") from None
     terms = vectorizer.get_feature_names_out()
-    if not 0 < dimensions < min(len(terms), len(captions)):
+    fewest = min(len(terms), len(captions))
+    dimensions = min(DIMENSIONS, fewest - 1) if dimensions is None else dimensions
+    if not 0 < dimensions < fewest:
         raise ConfigError(
-            f"--dimensions must be at least 1 and below {min(len(terms), len(captions)):,}, for the train captions "
+            f"--dimensions must be at least 1 and below {fewest:,}, for the train captions "
             f"hold {len(terms):,} words in {len(captions):,} captions; got {dimensions}"
         )
     if not 0 <= seed < 2**32:

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from orchestrator.judging.records import read_records
 from orchestrator.results.runs import Runs
 from orchestrator.results.table_verdicts import VALUE, Circumstances, dataset_answer
 from orchestrator.text.addresses import database_address
 from tests.support.bucket import free_port
 from tests.support.commands import CommandLine
+from trainables.errors import DataError
 
 SHARED = Path(__file__).resolve().parents[4] / "shared"
 A = [71.2, 70.8, 71.5, 70.9, 71.1]
@@ -449,6 +451,24 @@ def test_a_store_of_mlflow_and_a_study_of_optuna_that_plain_scripts_wrote(line: 
     found = answer(line, f"optuna:{storage}#plain")
     assert found["numbers"]["p"] == pytest.approx(expected) and found["headline"].startswith("ours beats baseline: −")
     assert "has no study 'other'" in line.refuses("judge", f"optuna:{storage}#other")
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "optuna:postgresql+psycopg2://me:secret@127.0.0.1:1/db#study",
+        "optuna:postgresql+nothing://me:secret@127.0.0.1:1/db#study",
+        "optuna:postgresql://me:secret@127.0.0.1:1/db",
+        "mlflow:postgresql://me:secret@127.0.0.1:1/db",
+        "mlflow:postgresql+nothing://me:secret@127.0.0.1:1/db#experiment",
+        "postgresql://me:secret@127.0.0.1:1/db.csv",
+    ],
+)
+def test_no_error_quotes_the_password_of_a_store(place: str) -> None:
+    """Also from Python, where no command hides it."""
+    with pytest.raises(DataError) as refused:
+        read_records(place)
+    assert "secret" not in str(refused.value) and "me:***@127.0.0.1:1" in str(refused.value)
 
 
 @pytest.mark.parametrize(("candidates", "seeds"), [(2, 3), (2, 5), (4, 5)])

@@ -65,7 +65,14 @@ IMAGES = "training={batches: images, batch_size: 37}"
 REFUSED = {
     "unknown dataset": (sets("datasets=[petz]"), "petz"),
     "large batch": (sets("training.batch_size=100000"), "100000 is more than the 180 captions of pets's train"),
-    "searched": (sets("search.training={batch_size: {values: [16, 100000]}}"), "100000 is more than the 180 captions"),
+    "searched": (
+        sets("search.training={batch_size: {values: [16, 100000]}}"),
+        "error: search.training.batch_size: 100000 is more than the 180 captions",
+    ),
+    "of a study": (
+        sets("overrides=[{losses: [nt_xent], training: {batch_size: 100000}}]"),
+        "error: overrides.0.training.batch_size: 100000 is more than the 180 captions",
+    ),
     "large batch of images": (sets(IMAGES), "training.batch_size: 37 is more than the 36 images of pets"),
     "CPUs": (sets("resources.cpus=4096"), "resources.cpus: a trial asks for 4096, but there are"),
     "population-based training": (sets("scheduler={name: pbt, quantile: 0.25}"), "is not offered any more; Ray Tune's"),
@@ -278,7 +285,7 @@ def test_an_experiment_that_never_began_has_a_way_out(
 def test_a_spent_budget_has_an_exit_code_of_its_own(root: Path, cli: CommandLine) -> None:
     for arguments in ([*ON_CPU, *sets("budget.hours=1e-9")], ["resume", "scenes-smoke"]):
         message = cli.refuses(*arguments, code=4)
-        assert "budget spent: budget.hours=1e-09 ended the search; resume with `orchestrator extend" in message
+        assert "budget spent: budget.hours=1e-09 ended the search; resume with more, e.g. with `orchestrator" in message
     told = cli.json("status", "scenes-smoke")
     assert told["ended_by"] == "hours"
     program, *arguments = shlex.split(told["command"])
