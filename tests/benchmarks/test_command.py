@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 TINY = {
     "bands": "--searches 2 --trials 16 --only '1 peaked, noise 2.5, tpe'",
-    "claims": "--pages 10 --shuffles 2",
+    "claims": "--pages 4 --shuffles 2 --cells 10",
     "gate": "--streams 10 --proposals 5 --studies 20 --effects 3 --positions 1",
     "judge": "--studies 4",
     "graphs": "--batch-size 4 --sizes 2:3:16 --steps 1",
