@@ -246,12 +246,12 @@ def test_losses_of_one_dataset_meet_in_a_cell_wherever_it_lies_and_those_of_othe
     first = confirmed(tmp_path / "first", "pets", "nt_xent", "d1")
     other = confirmed(tmp_path / "other", "/elsewhere/pets", "triplet_sh", "d1")
     losses = ["nt_xent", "triplet_sh"]
-    assert {place: list(cell) for place, cell in confirmed_cells([first, other], losses).items()} == {
+    assert {place: list(cell) for place, cell in confirmed_cells([first, other], about(losses)).items()} == {
         ("pets", "vsepp"): losses
     }
     changed = confirmed(tmp_path / "changed", "/elsewhere/pets", "triplet_sh", "d2")
     with pytest.raises(ConfigError, match="changed: its data of pets are not those of first"):
-        confirmed_cells([first, changed], losses)
+        confirmed_cells([first, changed], about(losses))
 
 
 def test_a_share_of_captions_without_gradient_is_of_all_captions_of_a_batch(tmp_path: Path) -> None:
