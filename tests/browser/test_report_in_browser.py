@@ -169,7 +169,7 @@ def test_the_address_keeps_filters_order_and_columns_without_a_reload(browser: B
         page.locator("#by-study").select_option("NT-Xent")
         assert "parameter margin" not in headings(page), "the columns are those of the study that is shown"
         page.locator("#find").fill("finished")
-        page.locator("th button", has_text="cocos i2t negatives per query").click()
+        page.locator("th button", has_text="cocos i2t negatives a query").click()
         counts = [float(text) for text in cells(page, counter)]
         assert len(counts) > 5 and counts == sorted(counts, reverse=True)
         before, names, address = headings(page), cells(page, "trial"), page.url

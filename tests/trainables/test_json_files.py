@@ -96,7 +96,6 @@ OTHERS = {
     "orchestrator/experiment/yaml_files.py": "what was just written",
     "orchestrator/tuner/actor.py": "what the driver sent",
     "orchestrator/assistants/server.py": "what a command of ours printed",
-    "orchestrator/judging/records.py": "tables of results: every error caught",
     "orchestrator/workload/vectors.py": "questions of the user's: every error caught",
     "trainables/data/importing/tables.py": "tables of captions: every error caught, with its line",
     "trainables/data/role_graphs.py": "a graph a line: every error caught, with its line",

@@ -30,6 +30,7 @@ from trainables.encoders.pretrained import (
     text_files,
 )
 from trainables.errors import reason_of
+from trainables.files import parse_state
 
 CONFIG, WEIGHTS = "open_clip_config.json", "open_clip_model.safetensors"
 PICKLED = "open_clip_pytorch_model.bin"
@@ -122,7 +123,7 @@ def read_folder(folder: Path, device: str) -> OpenClipEncoder:
             f"{getting('REPOSITORY', WEIGHTS)}"
         )
     try:
-        text = json.loads((folder / CONFIG).read_text(encoding="utf-8"))["model_cfg"]["text_cfg"]
+        text = parse_state((folder / CONFIG).read_bytes())["model_cfg"]["text_cfg"]
         if text.get("hf_model_name"):
             raise NoEncoderError(
                 f"{folder}: its text tower {text['hf_model_name']} is of transformers, and would be downloaded; it is "

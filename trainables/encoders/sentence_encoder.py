@@ -1,6 +1,5 @@
 """Folders of sentence-transformers as encoders of captions."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import numpy as np
 
 from trainables.encoders.pretrained import CAPTIONS, TEXTS, NoEncoderError, PretrainedEncoder, offline
 from trainables.errors import reason_of
+from trainables.files import parse_state
 
 
 class SentenceEncoder(PretrainedEncoder):
@@ -38,7 +38,7 @@ class SentenceEncoder(PretrainedEncoder):
 
     def files(self) -> Mapping[str, Path | str]:
         """See ``PretrainedEncoder``."""
-        modules = json.loads((self._folder / "modules.json").read_text(encoding="utf-8"))
+        modules = parse_state((self._folder / "modules.json").read_bytes())
         files = {}
         for module in dict.fromkeys([self._folder, *(self._folder / part["path"] for part in modules)]):
             if not module.is_dir():

@@ -27,6 +27,7 @@ from trainables.encoders.pretrained import (
     text_files,
 )
 from trainables.errors import reason_of
+from trainables.files import parse_state
 
 SIDES = {
     "clip": (IMAGES, CAPTIONS),
@@ -118,7 +119,7 @@ def _has(folder: Path, names: Sequence[str]) -> bool:
 
 def _kind_of(folder: Path) -> str:
     try:
-        kind = str(json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"])
+        kind = str(parse_state((folder / "config.json").read_bytes())["model_type"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise NoEncoderError(f"{folder / 'config.json'}: names no model_type: {reason_of(error)}") from None
     if kind not in SIDES:
