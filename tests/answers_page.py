@@ -37,7 +37,7 @@ from tests.support.unwritten_ledger import UnwrittenLedger
 
 INTRODUCTION = """# Answers
 
-With which sentences do the terminal, the report and the files answer a question? The studies are made up; this page is
+With which sentences do `orchestrator summarise`, the report and the files answer? The studies are made up; this page is
 made by `python -m tests.answers_page > docs/answers.md`. `compare`, `regress`, `certify` and `evaluate` have other
 sentences. [How the tests work](reference/confirmation.md), [what a term means](glossary.md).
 

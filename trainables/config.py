@@ -230,6 +230,11 @@ class TrainingConfig:
         """Epochs that are trained in all."""
         return self.epochs * self.epoch_scale
 
+    @property
+    def masks_duplicates(self) -> bool:
+        """Whether another caption that fits an image is ignored in its batch, and is not a negative."""
+        return self.duplicates == "mask"
+
     def is_over(self, epoch: int, best_epoch: int) -> bool:
         """Whether a training ends after an epoch, from 1, if ``best_epoch`` is the first with the best value so far."""
         waited = epoch - best_epoch

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 
 import torch
 
@@ -23,7 +22,6 @@ from trainables.data.dataset import Dataset
 from trainables.errors import DivergedError
 from trainables.fused import stack_shape, train_stacked
 from trainables.losses import NotANumberError
-from trainables.training_steps import train_epoch
 from trainables.trial import Trial
 
 
@@ -33,23 +31,13 @@ def take_steps(trial: Trial, steps: int) -> None:
     The trial is only measured, and must not be trained further.
     """
     training = trial.config.training
+    # The steps of a graph too: its memory counts, and ``step_seconds`` leaves out what capturing takes.
     trial.epoch = 0
     trial.begin_epoch()
     trial.model.train_backbone(training.trains_backbone(1) or training.trains_backbone(training.total_epochs))
-    batches = islice(trial.batches(), steps)
     # A trial that diverges has already taken its memory.
     with suppress(DivergedError, NotANumberError):
-        train_epoch(
-            trial.model,
-            trial.loss,
-            trial.optimizer,
-            batches,
-            training.gradient_clip,
-            1,
-            trial.learned,
-            None,
-            trial.average,
-        )
+        trial.train(steps)
 
 
 def evaluate_with_cocos(trial: Trial) -> None:

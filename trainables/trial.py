@@ -146,14 +146,17 @@ class Trial:
         self.learned.begin_epoch(self.loss, present.training, self.epoch)
         self.model.train_backbone(present.training.trains_backbone(self.epoch))
 
-    def train(self) -> float:
-        """Take the steps of the epoch that has begun, and return their mean loss (``DivergedError`` if not finite)."""
+    def train(self, steps: int | None = None) -> float:
+        """Take the steps of the epoch that has begun, and return their mean loss (``DivergedError`` if not finite).
+
+        At most ``steps`` >= 1 are taken, the first ones; ``None`` takes all.
+        """
         seed_torch(self.config.seed, "epoch", self.epoch)
         training = self.config.at(self.epoch).training
         if self._has_static_steps(training):
-            return self._train_statically(training)
+            return self._train_statically(training, steps)
         clip = training.gradient_clip
-        batches = _counted(self.batches(), self.on_step)
+        batches = _counted(islice(self.batches(), steps), self.on_step)
         return train_epoch(
             *(self.model, self.loss, self.optimizer, batches, clip, self.epoch),
             *(self.learned, self.count_step, self.average),
@@ -172,7 +175,7 @@ class Trial:
             self.not_replayed = self.not_replayed or self.static_steps.problem
         return self.not_replayed is None
 
-    def _train_statically(self, training: TrainingConfig) -> float:
+    def _train_statically(self, training: TrainingConfig, count: int | None) -> float:
         assert self.static_steps is not None
         watched = max(0, training.cocos_steps - len(self._first_steps)) if self.epoch == 1 else 0
         steps = EpochSteps(
@@ -181,7 +184,7 @@ class Trial:
             optimizer=self.optimizer,
             learned=self.learned,
             average=self.average,
-            batches=draw_batches(self.train_split, training, generator(self.config.seed, "batches", self.epoch)),
+            batches=draw_batches(self.train_split, training, self._order())[:count],
             draw=self._draw(training),
             epoch=self.epoch,
             watch=self.count_step,
@@ -204,8 +207,10 @@ class Trial:
     def batches(self) -> Iterator[Batch]:
         """Yield the batches of the epoch that has begun; seed, epoch, split and settings decide the batches."""
         training = self.config.at(self.epoch).training
-        order = generator(self.config.seed, "batches", self.epoch)
-        return epoch_batches(self.train_split, training, order, self._draw(training))
+        return epoch_batches(self.train_split, training, self._order(), self._draw(training))
+
+    def _order(self) -> torch.Generator:
+        return generator(self.config.seed, "batches", self.epoch)
 
     def _draw(self, training: TrainingConfig) -> int | None:
         return derive_seed(self.config.seed, "views", self.epoch) if training.augment else None

@@ -1,11 +1,12 @@
 """Cells for claims: the experiment that trains them, its confirmation, and the papers' tables."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import PurePath
 
 from orchestrator.claims.claims import Claims, setting_of
-from orchestrator.claims.engine import Cells
+from orchestrator.claims.engine import Groups
 from orchestrator.experiment.experiment import Experiment, experiment_of
 from orchestrator.experiment.yaml_files import Document, override, validate
 from orchestrator.journal.history import History
@@ -22,9 +23,10 @@ from orchestrator.reference.published import (
 )
 from orchestrator.results.confirmation import Confirmation, confirmations
 from orchestrator.results.runs import RunId, Runs
-from orchestrator.results.statistics import Measure
+from orchestrator.results.statistics import Measure, Sample
 from trainables.errors import ConfigError
-from trainables.metric_table import COCOS, COCOS_START, TEST, at_start, name_parts, values_in
+from trainables.metric_table import COCOS, COCOS_START, TEST, at_start, in_section, is_value, name_parts, values_in
+from trainables.ranks import Ranks
 
 BATCHES = 227
 """Batches behind a published COCOS mean, at least: the deviations of tables 2 to 4 are over batches of one run."""
@@ -61,7 +63,7 @@ def cells_experiment(
     return validate(Experiment, override(Document(f"{claims.name}: experiment", values), overrides))
 
 
-def published_cells(claims: Claims) -> Cells:
+def published_cells(claims: Claims) -> Groups:
     """Return the cells of the papers' tables: tables 1 to 4 of Bleeker and de Rijke (2022), or rows of other papers.
 
     The mean of a COCOS count is that of one run, with the error that its batches leave: it says nothing about seeds.
@@ -72,7 +74,7 @@ def published_cells(claims: Claims) -> Cells:
         for row in published_rows(table):
             values = _values(row, row.runs if table == RETRIEVAL else BATCHES)
             captions = RANKED_CAPTIONS if row.loss == "smooth_ap" else CAPTIONS
-            values |= _shares(values, {"i2t": IMAGES, "t2i": captions})
+            values |= _measured_shares(row, {"i2t": IMAGES, "t2i": captions})
             cells.setdefault((row.dataset, row.model), {}).setdefault(row.loss, {}).update(values)
     others = (row for row in other_rows() if row.number in claims.papers)
     for row in sorted(others, key=lambda row: -row.runs):
@@ -80,47 +82,78 @@ def published_cells(claims: Claims) -> Cells:
             loss, setting = setting_of(name)
             if loss == row.loss and (not setting or name == PUBLISHED_SETTINGS.get(loss)):
                 cells.setdefault((row.dataset, row.model), {}).setdefault(name, _values(row, row.runs))
-    return cells
+    return {
+        (dataset, model): {
+            loss: Runs(loss, means=values, dataset=dataset, model=model, loss=setting_of(loss)[0])
+            for loss, values in losses.items()
+        }
+        for (dataset, model), losses in cells.items()
+    }
+
+
+def _measured_shares(row: PublishedRow, queries: Mapping[str, int]) -> dict[str, Measure]:
+    means, deviations = (
+        _shares({name: parts[place] or 0.0 for name, parts in row.values.items()}, queries) for place in (0, 1)
+    )
+    return {name: Measure(mean, deviations[name], BATCHES) for name, mean in means.items()}
 
 
 def _values(row: PublishedRow, runs: int) -> dict[str, Measure]:
     return {name: Measure(mean, std, runs) for name, (mean, std) in row.values.items()}
 
 
-def _shares(values: Mapping[str, Measure], queries: Mapping[str, int]) -> dict[str, Measure]:
+def _shares(values: Mapping[str, float], queries: Mapping[str, int]) -> dict[str, float]:
     """Return the shares of queries without a gradient, of counts a batch."""
-    shares = {}
-    for way, count in queries.items():
-        without = values.get(f"{way}_queries_without_gradient")
-        if without is not None:
-            std = None if without.std is None else without.std / count
-            shares[f"{way}_share_without_gradient"] = Measure(without.mean / count, std, without.seeds)
-    return shares
+    counts = {way: values.get(f"{way}_queries_without_gradient") for way in queries}
+    return {
+        f"{way}_share_without_gradient": without / queries[way]
+        for way, without in counts.items()
+        if without is not None
+    }
 
 
-def confirmed_cells(histories: Iterable[History], losses: Sequence[str]) -> Cells:
-    """Return the cells of confirmations: test metrics and COCOS of each loss over the seeds of one setting.
+def confirmed_cells(histories: Iterable[History], claims: Claims) -> Groups:
+    """Return the cells of confirmations: test metrics and COCOS of each loss in the trainings of one setting.
+
+    Metrics of which the ranks on test tell a value of each image have these values.
 
     Args:
         histories: Histories of experiments; of a cell that several have, the first counts.
-        losses: Losses with their settings, see ``claims.setting_of``. Of a loss without a setting the published
-            setting counts, or without it the best of its search.
+        claims: The claims, with their losses and settings, see ``claims.setting_of``. Of a loss without a setting the
+            published setting counts, or without it the best of its search.
 
     Raises:
         ConfigError: If experiments have other data under one name of a dataset.
     """
     histories = list(histories)
     _check_same_data(histories)
-    cells: dict[tuple[str, str], dict[str, dict[str, Measure]]] = {}
+    groups: dict[tuple[str, str], dict[str, Runs]] = {}
+    queries: dict[tuple[str, str], Ranks] = {}
     for history in histories:
         published = {cell.name: list(cell.space.published_points()) for cell in experiment_of(history).cells()}
         for confirmation in confirmations(history).values():
-            for name in losses:
+            images: dict[str, Mapping[str, Sample]] | None = None
+            for name in claims.losses:
                 for candidate in _fitting(name, confirmation, published):
-                    cell = cells.setdefault((PurePath(candidate.dataset).name, candidate.model), {})
-                    if name not in cell:
-                        cell[name] = _measures(candidate, confirmation)
-    return cells
+                    group = PurePath(candidate.dataset).name, candidate.model
+                    if name in groups.setdefault(group, {}):
+                        continue
+                    images = _images(confirmation, claims) if images is None else images
+                    # Images are compared one by one, so all cells of a group answer the same queries.
+                    ranks = confirmation.kept_ranks
+                    same = ranks is not None and queries.setdefault(group, ranks).has_queries_of(ranks)
+                    groups[group][name] = _runs(name, candidate, confirmation, images if same else {})
+    return groups
+
+
+def _images(confirmation: Confirmation, claims: Claims) -> dict[str, Mapping[str, Sample]]:
+    """Return metric -> trial -> value of each image, of the claims' metrics that are means over queries."""
+    known: dict[str, Mapping[str, Sample]] = {}
+    for metric in claims.metrics:
+        # Counts of batches, and metrics such as a median rank, have no value of an image.
+        with suppress(KeyError):
+            known[metric] = confirmation.kept_values(in_section(metric, TEST))
+    return known
 
 
 def _check_same_data(histories: Sequence[History]) -> None:
@@ -170,17 +203,35 @@ def _has(settings: Iterable[Mapping[str, object]], trial: Trial) -> bool:
     return any(setting.items() <= parameters.items() for setting in settings)
 
 
-def _measures(candidate: Runs, confirmation: Confirmation) -> dict[str, Measure]:
-    """Return test metrics and COCOS counts without prefixes, with shares of queries without gradient."""
-    trials = [trial for trial in confirmation.repeats if trial.candidate == candidate.label and trial.epochs]
-    training = trials[0].config.training
-    captions = training.captions_per_image if training.batches == "images" else 1
-    queries = {"i2t": training.batch_size, "t2i": training.batch_size * captions}
-    named = ((name_parts(name), mean) for name, mean in candidate.measures().items())
-    means = {name.short: mean for name, mean in named if name.section in (TEST, COCOS)}
-    # Counts of the first steps are in the first epoch alone.
-    first = replace(
-        candidate, values={RunId(0, trial.config.seed): trial.epochs[min(trial.epochs)] for trial in trials}
-    )
-    start = values_in(first.measures(), COCOS_START)
-    return means | _shares(means, queries) | {at_start(name): share for name, share in _shares(start, queries).items()}
+def _runs(name: str, candidate: Runs, confirmation: Confirmation, images: Mapping[str, Mapping[str, Sample]]) -> Runs:
+    """Return a candidate with its metrics as claims name them: test metrics, COCOS, and counts of the first steps."""
+    trials = _trials(candidate, confirmation)
+    values = {}
+    for run, metrics in candidate.values.items():
+        named = ((name_parts(metric), value) for metric, value in metrics.items() if is_value(metric))
+        own = {parts.short: value for parts, value in named if parts.section in (TEST, COCOS)}
+        training, epochs = trials[run].config.training, trials[run].epochs
+        captions = training.captions_per_image if training.batches == "images" else 1
+        queries = {"i2t": training.batch_size, "t2i": training.batch_size * captions}
+        # Counts of the first steps are in the first epoch alone.
+        start = _shares(values_in(epochs[min(epochs)], COCOS_START), queries)
+        values[run] = own | _shares(own, queries) | {at_start(metric): share for metric, share in start.items()}
+    kept = {
+        metric: {run: of_trial[trial.id] for run, trial in trials.items()}
+        for metric, of_trial in images.items()
+        if all(trial.id in of_trial for trial in trials.values())
+    }
+    return replace(candidate, label=name, values=values, images=kept)
+
+
+def _trials(candidate: Runs, confirmation: Confirmation) -> dict[RunId, Trial]:
+    """Return run of a candidate -> its training; of a loss that was searched repeatedly, by search and seed."""
+    trials = {}
+    for trial in confirmation.repeats:
+        is_own = trial.candidate == candidate.label
+        if confirmation.is_repeated:
+            is_own = (trial.config.model, trial.config.loss) == candidate.kind
+        run = RunId(trial.search if confirmation.is_repeated else 0, trial.config.seed)
+        if is_own and run in candidate.values and trial.epochs:
+            trials[run] = trial
+    return trials

@@ -2,8 +2,9 @@
 
 ``questions.json`` is written before the first training. Its SHA-256 goes into the experiment's description, which the
 first record of the journal holds, and into the certificate: ``sha256sum questions.json`` checks it. A second start with
-other questions is refused. Where the file or the claims were edited since, or where an experiment was trained without
-them, the certificate says that the questions were not fixed before, so that nobody can move them after the answers.
+other questions is refused. The certificate says that the questions were not fixed before where the file or the claims
+were edited since, or where an experiment was trained without them, or with more seeds. So nobody can move them after
+the answers. A cell that was fixed and has no trainings is missing.
 
 The page has an answer about all claims with a row for each, then each claim with the tests that decide it.
 """
@@ -15,14 +16,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
+from itertools import product
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
 
 from orchestrator.claims.cells import confirmed_cells, published_cells
 from orchestrator.claims.claims import Claims, Part, setting_of
-from orchestrator.claims.engine import Cells, ClaimResult, Group, Missing, Outcome, Test, decide_claims
+from orchestrator.claims.engine import SHARE, ClaimResult, Group, Groups, Missing, Outcome, Test, decide_claims
 from orchestrator.experiment.experiment import Experiment, experiment_of
 from orchestrator.journal.history import History
 from orchestrator.machines.cluster import describe_environment
@@ -31,7 +33,7 @@ from orchestrator.results.answer import Answer, Cell, Column, table_of
 from orchestrator.results.answers import Summary, measure_of
 from orchestrator.results.caveats import still_rising
 from orchestrator.results.tables import published_tables, tables_of
-from orchestrator.text.values import count_text
+from orchestrator.text.values import count_text, in_digits
 from orchestrator.text.wording import (
     listed,
     metric_meaning,
@@ -57,7 +59,7 @@ SHOWN = 12
 NAMED = 3
 """Most cells that a sentence about missing numbers names."""
 
-HEADINGS = {"difference": "difference", "mean": "mean", "correlation": "Spearman's ρ"}
+HEADINGS = {"difference": "difference", "mean": "mean", "slope": "change a rank"}
 """Name of the value that a test measures -> the heading of its column."""
 
 WORDS = {
@@ -76,7 +78,7 @@ ASKED = {
     "above": "the mean of {loss} is above {than:g} in {metrics}",
     "below": "the mean of {loss} is below {than:g} in {metrics}",
     "same_best": "the best of {losses} in {metrics} is the best in {and_metrics}, or within {margin:g} of it",
-    "opposed": "the ranks of {losses} in {metrics} and in {and_metrics} run against each other",
+    "opposed": "over the ranks of {losses} in {metrics}, {and_metrics} falls, in the mean over the cells",
 }
 """Kind of a part -> what it asks in each dataset and model."""
 
@@ -139,7 +141,7 @@ def forget_questions(folder: Path) -> None:
 
 def certify_confirmed(claims: Claims, histories: Sequence[History], folder: Path) -> Certified:
     """Answer claims from confirmed experiments; write certificate and page, beside the questions if they are there."""
-    cells = confirmed_cells(histories, claims.losses)
+    cells = confirmed_cells(histories, claims)
     summaries = list(map(Summary, histories))
     tables = tables_of(summaries, with_published=True, cocos=True)
     sections = {"The papers' tables": tables}
@@ -164,17 +166,22 @@ def certify_published(claims: Claims, folder: Path) -> Certified:
 
 def _written(
     claims: Claims,
-    cells: Cells,
+    cells: Groups,
     tables: Mapping[str, Sequence[Answer]],
     summaries: Sequence[Summary],
     measure: str,
     folder: Path,
     caveats: Sequence[str] = (),
 ) -> Certified:
+    questions, moved = _fixed_questions(claims, [summary.history for summary in summaries], cells, folder)
+    if questions is not None:
+        # A cell that was fixed and is left out is missing, whatever the others say.
+        fixed_cells = read_questions(folder / QUESTIONS)["cells"]
+        names = [PurePath(dataset).name for dataset in fixed_cells["datasets"]]
+        cells = {**{group: {} for group in product(names, fixed_cells["models"])}, **cells}
     results, count = decide_claims(claims, cells), sum(map(len, cells.values()))
     answers = answers_to_claims(claims, results, count, caveats)
     environment = describe_environment()
-    questions = _fixed_questions(claims, [summary.history for summary in summaries], folder)
     content: dict[str, Any] = {
         "format": FORMAT,
         "claims": claims.name,
@@ -191,12 +198,12 @@ def _written(
                 "dataset": dataset,
                 "model": model,
                 "loss": loss,
-                "seeds": max(measure.seeds for measure in measures.values()),
-                "means": {name: measure.mean for name, measure in sorted(measures.items())},
-                "sample_std": {name: measure.sample_std for name, measure in sorted(measures.items())},
+                "seeds": max(measure.seeds for measure in runs.measures().values()),
+                "means": {name: measure.mean for name, measure in sorted(runs.measures().items())},
+                "sample_std": {name: measure.sample_std for name, measure in sorted(runs.measures().items())},
             }
             for (dataset, model), losses in cells.items()
-            for loss, measures in losses.items()
+            for loss, runs in losses.items()
         ],
     }
     folder.mkdir(parents=True, exist_ok=True)
@@ -205,7 +212,7 @@ def _written(
     facts = [
         ("claims", str(len(results)), ""),
         ("cells", str(count), ""),
-        ("questions fixed", fixed, f"SHA-256 {questions['sha256'][:16]}…" if questions else ""),
+        ("questions fixed", fixed, f"SHA-256 {questions['sha256'][:16]}…" if questions else moved),
         ("code", str(content["code"])[:12], ""),
     ]
     sections = [
@@ -216,22 +223,31 @@ def _written(
     return answers, content
 
 
-def _fixed_questions(claims: Claims, histories: Sequence[History], folder: Path) -> dict[str, str] | None:
+def _fixed_questions(
+    claims: Claims, histories: Sequence[History], cells: Groups, folder: Path
+) -> tuple[dict[str, str] | None, str]:
     """Return when the questions of a folder were fixed, by the journals, and the digest of their file.
 
     Returns:
-        ``None`` where the file does not ask these claims, or where a journal did not have its digest before the first
-        trial: the questions were not fixed before training.
+        ``None`` and the reason where the file does not ask these claims, where a journal did not have its digest before
+        the first trial, or where seeds were added since: the questions were not fixed before training.
     """
     path = folder / QUESTIONS
-    if not histories or not path.exists() or read_questions(path).get("claims") != claims.model_dump(mode="json"):
-        return None
+    if not histories or not path.exists():
+        return None, "no questions were fixed here"
+    asked = read_questions(path)
+    if asked.get("claims") != claims.model_dump(mode="json"):
+        return None, "other claims were fixed"
     digest = _file_digest(path)
     starts = [history.start_before_trials for history in histories]
     fixed = [start.time for start in starts if start and digest in str(start.experiment.get("description"))]
     if len(fixed) < len(histories):
-        return None
-    return {"fixed": f"{datetime.fromtimestamp(min(fixed), UTC):%Y-%m-%dT%H:%M:%SZ}", "sha256": digest}
+        return None, "an experiment was trained without them"
+    # Who saw the values may have added seeds until a claim held.
+    planned = asked["cells"]["seeds"]
+    if planned and any(runs.count > planned for losses in cells.values() for runs in losses.values()):
+        return None, f"{count_text(planned, 'seed')} were fixed, and more were trained"
+    return {"fixed": f"{datetime.fromtimestamp(min(fixed), UTC):%Y-%m-%dT%H:%M:%SZ}", "sha256": digest}, ""
 
 
 def _file_digest(path: Path) -> str:
@@ -312,13 +328,10 @@ def _lacks(missing: Sequence[Missing]) -> list[str]:
 
 def _number(test: Test) -> str:
     """Return the number of a test with its metric, such as ``+0.30 i2t average recall``."""
-    number = number_text(test.difference, signed=test.measures == "difference", decimals=2)
-    # A difference by two metrics, of the best by the first, is in the second.
-    return (
-        f"ρ = {number}"
-        if test.measures == "correlation"
-        else f"{number} {metric_name(of_claim(test.metric.split(', ')[-1]))}"
-    )
+    number = number_text(test.difference, signed=test.measures != "mean", decimals=2)
+    # A difference by two metrics is in the last of them.
+    said = f"{number} {metric_name(of_claim(test.metric.split(', ')[-1]))}"
+    return f"{said} a rank" if test.measures == "slope" else said
 
 
 def _subject(test: Test) -> str:
@@ -365,13 +378,25 @@ def answers_to_claims(
         table=table_of(columns, rows),
         notes=(
             *caveats,
-            "A claim holds where every test of its form is significant; p is Holm-adjusted over the claims.",
+            f"A claim holds where every test of its form is significant: p ≤ {in_digits(SHARE * claims.level, 2)}, "
+            "Holm-adjusted over the claims.",
             "The p of a contradicted claim is that of its opposite.",
-            "These tests vary the runs alone: the answers say nothing about new test images.",
+            _varied(results),
             f"A page without any true claim calls one of them true in at most {share_text(claims.level)} of pages.",
         ),
     )
     return [page, *map(_of_claim, results)]
+
+
+def _varied(results: Sequence[ClaimResult]) -> str:
+    """Say what varies in the tests, and so about what the answers speak."""
+    counts = Counter(test.varies.endswith("images") for result in results for test in result.tests)
+    if not counts[True]:
+        return "These tests vary the runs alone: the answers say nothing about new test images."
+    if not counts[False]:
+        return "These tests vary runs and test images."
+    both = f"{counts[True]} of {count_text(counts.total(), 'test')} vary runs and test images"
+    return f"{both}, the others the runs alone: counts of batches, and metrics without a value of each image."
 
 
 def _of_claim(result: ClaimResult) -> Answer:
@@ -382,7 +407,7 @@ def _of_claim(result: ClaimResult) -> Answer:
         Column("model", "model"),
         Column("metric", "metric"),
         Column("subject", "compared"),
-        *(Column(name, HEADINGS[name], unit="", signed=name == "difference", decimals=2) for name in HEADINGS),
+        *(Column(name, HEADINGS[name], unit="", signed=name != "mean", decimals=2) for name in HEADINGS),
         Column("p", "p", unit="p"),
     ]
     rows: list[Sequence[Cell]] = []

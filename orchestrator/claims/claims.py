@@ -9,8 +9,10 @@ hold. A part compares, in every group (dataset and model) that it selects and in
     alike       one loss with others: the difference lies between -margin and margin
     above       the mean of a loss is above ``than``
     below       the mean of a loss is below ``than``
-    same_best   the loss with the highest mean in ``metrics`` has the highest mean in ``and_metrics``
-    opposed     over the losses, ranks in ``metrics`` and in ``and_metrics`` run against each other
+    same_best   the loss with the highest mean in ``metrics`` has the highest in ``and_metrics``, or within ``margin``
+    opposed     over the ranks of the losses in ``metrics``, the means of ``and_metrics`` fall
+
+A part must hold in all groups and metrics; ``opposed`` is about the mean over the groups, for each pair of metrics.
 
 A loss may be named with its setting. ``nt_xent`` is the loss at its published setting, and ``nt_xent(best)`` the best
 setting of its search. ``polynomial_self(degree=2)`` is the best of the settings that were searched with this degree.
@@ -158,6 +160,12 @@ class Claims(BaseModel):
             if len(set(values)) < len(values):
                 raise ValueError(f"two claims have the same {key}")
         return self
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Every metric of which a claim needs a value."""
+        parts = [part for claim in self.claims for part in claim.holds_if]
+        return tuple(dict.fromkeys(name for part in parts for name in (*part.metrics, *part.and_metrics)))
 
     @property
     def losses(self) -> tuple[str, ...]:

@@ -1,42 +1,43 @@
-"""Does a claim hold? Every part of its form is a test, and a claim holds only where all its tests are significant.
+"""Does a claim hold? Every part of its form is a question about cells, and all have to be answered so.
 
-A part becomes one-sided tests of Student's kind on means over seeds, without assuming equal spreads [Welch1947]. There
-is one for each group (dataset and model), metric and opponent that the part names. A claim about many cells is an
-intersection. Its p-value is the largest of its tests', which errs at most as often as the level says, however many
-tests there are [Berger1982]. Similarity is two one-sided tests against a margin, not the absence of a significant
-difference [Schuirmann1987]. The p-values of all claims of a page are Holm-adjusted [Holm1979]. So of pages without a
-true claim, at most ``Claims.level`` call any claim true. A claim is contradicted where one of its tests is significant
-the other way. This is corrected for the number of its tests and, by Holm, for the claims of the page.
+A part compares pairs of candidates (``results.comparison``): a loss with another, or with a number. One question
+(``results.question``) asks whether the true difference is above a bound, and one whether it is below. There is a pair
+for each group (dataset and model), metric and opponent that the part names. Seeds and images vary in a test where both
+candidates have values of images in the metric. Else the seeds alone vary: in counts of batches and in papers' tables.
 
-Ranks: ``opposed`` takes the mean over groups and metrics of Spearman's correlation over the losses. Its p-value is from
-``RELABELLINGS`` random relabellings of the losses within the groups.
+A claim about many cells is an intersection. Its p-value is the largest of its tests', which errs at most as often as
+the level says, however many tests there are [Berger1982]. Similarity is two one-sided tests against a margin, not the
+absence of a significant difference [Schuirmann1987]. Claims about orders of losses are in ``orders``. The p-values of
+all claims of a page are Holm-adjusted [Holm1979]. A claim is contradicted where one of its tests is significant the
+other way. This is corrected for the number of its tests and, by Holm, for the claims of the page.
+
+A p-value counts up to ``SHARE`` of ``Claims.level``, because Student's tests of few seeds with unlike spreads err more
+often than they say. So of pages without a true claim, at most ``Claims.level`` call any claim true
+(``python -m tests.benchmarks claims``).
 
 References:
-    [Welch1947] Welch, The generalization of Student's problem when several different population variances are
-        involved, Biometrika 34, 28-35.
     [Berger1982] Berger, Multiparameter hypothesis testing and acceptance sampling, Technometrics 24, 295-300.
     [Schuirmann1987] Schuirmann, A comparison of the two one-sided tests procedure and the power approach,
         J. Pharmacokinetics and Biopharmaceutics 15, 657-680.
     [Holm1979] Holm, A simple sequentially rejective multiple test procedure, Scand. J. Statistics 6, 65-70.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import lru_cache
 
 import numpy as np
 
 from orchestrator.claims.claims import Claim, Claims, Part
+from orchestrator.claims.orders import Shown, opposed, same_best
 from orchestrator.reference.published import study_dataset
-from orchestrator.results.statistics import SAME, Measure, difference_of, holm, one_sided
+from orchestrator.results.comparison import Comparison, compare, scatters
+from orchestrator.results.question import Direction, Pair, Question
+from orchestrator.results.runs import Runs
+from orchestrator.results.statistics import Measure, holm
 
-RELABELLINGS = 9999
-"""Random relabellings of the losses from which the p-value of ``opposed`` is taken."""
-
-FEWEST_SEEDS = 2
-"""Fewest seeds of a mean that can be tested."""
+SHARE = 0.7
+"""Share of the level up to which a p-value counts."""
 
 
 class Outcome(StrEnum):
@@ -52,8 +53,8 @@ class Outcome(StrEnum):
 Group = tuple[str, str]
 """Dataset and model."""
 
-Cells = Mapping[Group, Mapping[str, Mapping[str, Measure]]]
-"""Group -> loss -> metric without a prefix -> mean over the seeds with its spread."""
+Groups = Mapping[Group, Mapping[str, Runs]]
+"""Group -> loss, as claims name it -> its runs, by metrics without a prefix."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +62,13 @@ class Test:
     """One test of a claim.
 
     Attributes:
-        metric: Metric of the test, of a correlation both.
+        metric: Metric of the test, of an order both.
         subject: The loss that the test is about, and its opponent if there is one.
-        difference: Measured difference, mean or correlation, in the metric's unit.
-        measures: The kind of ``difference``: ``difference``, ``mean`` or ``correlation``.
+        difference: Measured difference, mean or slope, in the metric's unit; of several metrics in the last one.
         p: One-sided p-value with which the part of the claim holds.
         p_against: One-sided p-value with which its opposite holds.
+        measures: The kind of ``difference``: ``difference``, ``mean`` or ``slope``, the change a rank.
+        varies: What varies in the test, see ``Comparison.varies``.
     """
 
     group: Group
@@ -76,6 +78,7 @@ class Test:
     p: float
     p_against: float
     measures: str = "difference"
+    varies: str = "seeds"
 
 
 @dataclass(frozen=True)
@@ -125,9 +128,10 @@ class ClaimResult:
         return self.p_against if self.outcome is Outcome.CONTRADICTED else self.p
 
 
-def decide_claims(claims: Claims, cells: Cells) -> list[ClaimResult]:
+def decide_claims(claims: Claims, groups: Groups) -> list[ClaimResult]:
     """Return the answer to each claim of a page over the cells that were run."""
-    made = {claim.id: _tests_of(claim, cells) for claim in claims.claims}
+    level = SHARE * claims.level
+    made = {claim.id: _tests_of(claim, groups, level) for claim in claims.claims}
     whole = {name: tests for name, (tests, missing) in made.items() if not missing}
     largest = holm([max(test.p for test in tests) for tests in whole.values()])
     against = holm([min(1.0, min(test.p_against for test in tests) * len(tests)) for tests in whole.values()])
@@ -139,21 +143,21 @@ def decide_claims(claims: Claims, cells: Cells) -> list[ClaimResult]:
             results.append(ClaimResult(claim, Outcome.NOT_RUN, missing=tuple(missing)))
             continue
         p, p_against = corrected[claim.id]
-        opposite = Outcome.CONTRADICTED if p_against <= claims.level else Outcome.NOT_SHOWN
-        outcome = Outcome.HOLDS if p <= claims.level else opposite
+        opposite = Outcome.CONTRADICTED if p_against <= level else Outcome.NOT_SHOWN
+        outcome = Outcome.HOLDS if p <= level else opposite
         results.append(ClaimResult(claim, outcome, tuple(tests), p, p_against))
     return results
 
 
-def _tests_of(claim: Claim, cells: Cells) -> tuple[list[Test], list[Missing]]:
+def _tests_of(claim: Claim, groups: Groups, level: float) -> tuple[list[Test], list[Missing]]:
     tests: list[Test] = []
     missing: dict[Missing, None] = {}
     for part in claim.holds_if:
-        groups = [group for group in cells if _selects(part, group)]
-        lacking = list(_lacking(part, groups, cells))
+        selected = {group: losses for group, losses in groups.items() if _selects(part, group)}
+        lacking = list(_lacking(part, selected))
         missing |= dict.fromkeys(lacking)
         if not lacking:
-            tests += _tests_of_part(part, groups, cells)
+            tests += _tests_of_part(part, selected, level)
     return tests, list(missing)
 
 
@@ -163,114 +167,111 @@ def _selects(part: Part, group: Group) -> bool:
     return (not part.datasets or bool(known & set(part.datasets))) and (not part.models or model in part.models)
 
 
-def _lacking(part: Part, groups: Sequence[Group], cells: Cells) -> Iterator[Missing]:
+def _lacking(part: Part, groups: Groups) -> Iterator[Missing]:
     if not groups:
         yield Missing((" or ".join(part.datasets), " or ".join(part.models)))
-    for group in groups:
+    for group, losses in groups.items():
         for loss in part.all_losses:
-            measures = cells[group].get(loss, {})
             for metric in (*part.metrics, *part.and_metrics):
-                if metric not in measures:
+                if loss not in losses or not losses[loss].has(metric):
                     yield Missing(group, loss, metric)
-                elif measures[metric].seeds < FEWEST_SEEDS:
+                elif losses[loss].measure(metric).sample_std is None:
                     yield Missing(group, loss, metric, "has a single run of")
 
 
-def _tests_of_part(part: Part, groups: Sequence[Group], cells: Cells) -> list[Test]:
+def _tests_of_part(part: Part, groups: Groups, level: float) -> list[Test]:
     if part.kind == "opposed":
-        return [_opposed(part, groups, cells)]
+        return [_opposed(part, groups, metric, other) for metric, other in _metric_pairs(part)]
     tests: list[Test] = []
-    for group in groups:
-        measures = cells[group]
-        for place, metric in enumerate(part.metrics):
+    for group, losses in groups.items():
+        if part.kind == "same_best":
+            tests += [_same_best(part, group, losses, metric, other) for metric, other in _metric_pairs(part)]
+            continue
+        first = losses[part.loss]
+        for metric in part.metrics:
             if part.kind in ("above", "below"):
-                tests += _tests_of_pair(part, group, metric, part.loss, (measures[part.loss][metric],))
-                continue
-            first, others, compared, named = part.loss, part.against, metric, metric
-            if part.kind == "same_best":
-                first = max(part.losses, key=lambda loss: measures[loss][metric].mean)
-                others = tuple(loss for loss in part.losses if loss != first)
-                compared = part.and_metrics[place]
-                named = f"{metric}, {compared}"
-            for other in others:
-                pair = measures[first][compared], measures[other][compared]
-                tests += _tests_of_pair(part, group, named, f"{first} - {other}", pair)
+                tests += _ask(part, group, level, [_settled(first, _number(0.0, first, metric), metric)])
+            else:
+                others = [losses[other] for other in part.against]
+                tests += _ask(part, group, level, [_settled(first, other, metric) for other in others])
     return tests
 
 
-def _tests_of_pair(part: Part, group: Group, metric: str, subject: str, pair: tuple[Measure, ...]) -> Iterator[Test]:
-    """Yield the tests of a part on the difference of two means, or on a single mean."""
-    # A bound that is compared with a mean has no error.
-    first, second = pair if len(pair) > 1 else (*pair, Measure(0.0, 0.0, 2))
-    test = difference_of(first, second)
-    gap, error, freedom = test.difference, math.sqrt(test.total), test.freedom if test.total else 1.0
-    measures = "difference" if len(pair) > 1 else "mean"
-    # The means of equal values over 4 and over 5 seeds differ by rounding, and so does each value from its mean.
-    rounding = SAME * max(1.0, abs(first.mean), abs(second.mean))
-    error = error if error > rounding else 0.0
-    for bound, sign in _bounds(part):
-        distance = sign * (gap - bound) if abs(gap - bound) > rounding else 0.0
-        p, against = _one_sided(distance, error, freedom), _one_sided(-distance, error, freedom)
-        # The best has the highest mean, and nobody is above by the margin.
-        p = 1.0 if part.kind == "best" and gap < 0 else p
-        yield Test(group, metric, subject, gap, p, against, measures)
+def _metric_pairs(part: Part) -> Iterator[tuple[str, str]]:
+    return zip(part.metrics, part.and_metrics, strict=True)
 
 
-def _bounds(part: Part) -> list[tuple[float, int]]:
-    """Return the bounds of the true difference or mean; it has to be above a bound with sign 1, below one with -1."""
+def _ask(part: Part, group: Group, level: float, comparisons: Sequence[Comparison]) -> Iterator[Test]:
+    """Yield the tests of a part on pairs: each bound is asked for, and against."""
+    for bound, holds, fails in _bounds(part):
+        of, against = (Question(level, direction=way, bound=bound).ask(comparisons) for way in (holds, fails))
+        for pair, opposite in zip(of, against, strict=True):
+            # The best has the highest mean, and nobody is above by the margin.
+            p = 1.0 if part.kind == "best" and pair.difference < 0 else _p(pair, holds)
+            subject, measures = f"{pair.first} - {pair.second}", "difference"
+            if part.kind in ("above", "below"):
+                subject, measures = pair.first, "mean"
+            compared = pair.comparison
+            p_against = _p(opposite, fails)
+            yield Test(group, compared.metric, subject, pair.difference, p, p_against, measures, compared.varies)
+
+
+def _p(pair: Pair, way: Direction) -> float:
+    """Return the p-value of a pair; of an exact difference whether it is on this side."""
+    if pair.p is not None:
+        return pair.p
+    return float(pair.verdict != {Direction.ABOVE: "better", Direction.BELOW: "worse"}[way])
+
+
+def _bounds(part: Part) -> list[tuple[float, Direction, Direction]]:
+    """Return the bounds of the true difference or mean, the side on which it has to be, and the other side."""
     margin, than = part.margin or 0.0, part.than or 0.0
-    return {
-        "beats": [(part.by, 1)],
-        "best": [(-margin, 1)],
-        "not_better": [(margin, -1)],
-        "alike": [(-margin, 1), (margin, -1)],
-        "above": [(than, 1)],
-        "below": [(than, -1)],
-        "same_best": [(-margin, 1)],
+    above, below = (Direction.ABOVE, Direction.BELOW), (Direction.BELOW, Direction.ABOVE)
+    bounds = {
+        "beats": [(part.by, above)],
+        "best": [(-margin, above)],
+        "not_better": [(margin, below)],
+        "alike": [(-margin, above), (margin, below)],
+        "above": [(than, above)],
+        "below": [(than, below)],
     }[part.kind]
+    return [(bound, *sides) for bound, sides in bounds]
 
 
-def _opposed(part: Part, groups: Sequence[Group], cells: Cells) -> Test:
-    """Return the permutation test of the mean rank correlation over groups and pairs of metrics."""
-    pairs = list(zip(part.metrics, part.and_metrics, strict=True))
-    count = len(part.losses)
-    # Entry (i, j) of a group's table is the share of the correlation that loss i of the first order and loss j of the
-    # second have. The metrics of a group are relabelled together, because they are measured on the same trainings.
-    tables = np.zeros((len(groups), count, count))
-    for table, group in zip(tables, groups, strict=True):
-        for pair in pairs:
-            first, second = (_ranks([cells[group][loss][metric].mean for loss in part.losses]) for metric in pair)
-            table += np.outer(first, second) / (len(groups) * len(pairs))
-    shuffled = tables.ravel()[_relabellings(len(groups), count)].sum(1)
-    correlation = float(np.trace(tables, axis1=1, axis2=2).sum())
-    below = float(((shuffled <= correlation + 1e-12).sum() + 1) / (RELABELLINGS + 1))
-    above = float(((shuffled >= correlation - 1e-12).sum() + 1) / (RELABELLINGS + 1))
-    subject = f"{len(groups) * len(pairs)} orders of {count} losses"
-    metric = f"{part.metrics[0]}, {part.and_metrics[0]}"
-    return Test(("all", "all"), metric, subject, correlation, below, above, "correlation")
+def _settled(first: Runs, second: Runs, metric: str) -> Comparison:
+    """Compare two candidates over seeds and images, as far as both have them.
 
-
-@lru_cache(maxsize=4)
-def _relabellings(groups: int, count: int) -> np.ndarray:
-    """Return the entries of the groups' tables that random relabellings of the losses add up.
-
-    Returns:
-        Shape (relabellings, groups x count), intp.
+    Where all seeds of each candidate have one value, as counts at an end of their range have, the difference is exact.
     """
-    blocks = np.broadcast_to(np.arange(count), (RELABELLINGS, groups, count))
-    orders = np.random.default_rng(0).permuted(blocks, axis=2)
-    rows = np.arange(groups)[:, None] * count + np.arange(count)
-    return np.asarray((rows * count + orders).reshape(RELABELLINGS, groups * count), dtype=np.intp)
+    compared = compare(first, second, metric, over_images=True)
+    is_exact = compared.test is None and not any(scatters(side.measure(metric)) for side in (first, second))
+    return replace(compared, is_exact=True) if is_exact else compared
 
 
-def _ranks(values: Sequence[float]) -> np.ndarray:
-    """Return the ranks around their mean, ties shared, scaled to the length 1; zeros where all values are equal."""
-    column = np.asarray(values, dtype=np.float64)
-    signs = np.sign(column[:, None] - column).sum(1)
-    length = math.sqrt(float(signs @ signs))
-    return np.asarray(signs / length if length else signs)
+def _number(value: float, like: Runs, metric: str) -> Runs:
+    """Return a number as a candidate whose runs and images all have it, to compare another with it."""
+    if not like.values:
+        return Runs("", means={metric: Measure(value, 0.0, like.measure(metric).seeds)})
+    images = {run: np.full_like(values, value) for run, values in like.images.get(metric, {}).items()}
+    values = {run: {metric: value} for run in like.values}
+    return Runs("", values, images={metric: images} if images else {}, is_repeated=like.is_repeated)
 
 
-def _one_sided(distance: float, error: float, freedom: float) -> float:
-    """Return P(T >= distance / error); 1/2 where there is neither."""
-    return float(one_sided(distance, error, freedom)) if distance or error else 0.5
+def _same_best(part: Part, group: Group, losses: Mapping[str, Runs], metric: str, other: str) -> Test:
+    shown = same_best([losses[loss] for loss in part.losses], metric, other, part.margin or 0.0, _settled)
+    compared = shown.compared
+    assert compared is not None
+    # The last metric is that of the difference.
+    named = f"{metric}, {other}" if compared.metric == other else f"{other}, {metric}"
+    subject = f"{compared.first} - {compared.second}"
+    return Test(group, named, subject, shown.value, shown.p, shown.p_against, varies=compared.varies)
+
+
+def _opposed(part: Part, groups: Groups, metric: str, other: str) -> Test:
+    sides = [[losses[loss] for loss in part.losses] for losses in groups.values()]
+    shown: Shown = opposed(sides, metric, other, _settled)
+    group = next(iter(groups)) if len(groups) == 1 else ("all", "all")
+    subject = f"{len(groups)} orders of {len(part.losses)} losses"
+    varies = {_settled(losses[0], losses[1], other).varies for losses in sides}
+    said = varies.pop() if len(varies) == 1 else "seeds"
+    return Test(group, f"{metric}, {other}", subject, shown.value, shown.p, shown.p_against, "slope", said)

@@ -46,7 +46,7 @@ three searches, and nothing with more (``tests/benchmarks/repeats.py``).
 """
 
 EQUAL = 1e-9
-"""Means of two candidates without seeds that are this close are equal."""
+"""Differences of two candidates without an error that are this close to a bound are equal to it."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Comparison:
         """Return the one-sided p-value of a true difference above a bound; ``None`` where nothing was tested."""
         if self.test is not None:
             return float(one_sided(self.difference - bound, self.test.error, self.test.freedom))
-        return float(self.difference <= bound) if self.is_exact else None
+        return float(self.difference - bound < EQUAL) if self.is_exact else None
 
     def turned(self) -> "Comparison":
         """Return the second candidate compared with the first."""
@@ -174,7 +174,8 @@ def compare(first: Runs, second: Runs, metric: str, *, over_images: bool = False
     if is_lone:
         return replace(compared, reason=f"a test needs at least two {units} of each candidate")
     if not has_spread(np.concatenate([ours, theirs])):
-        return replace(compared, reason=f"all {units} of both candidates have the same value", is_exact=True)
+        reason = f"all {units} of both candidates have the same value"
+        return replace(compared, difference=0.0, reason=reason, is_exact=True)
     return replace(compared, reason=f"no candidate varies over its {units}, so there is no spread to test against")
 
 
@@ -200,10 +201,11 @@ def _of_means(first: Runs, second: Runs, metric: str) -> Comparison:
     compared = Comparison(first.label, second.label, metric, ours.mean - theirs.mean, Unit.SEED, None)
     if ours.sample_std is None or theirs.sample_std is None:
         return replace(compared, reason="a test needs the deviation over at least two runs of each candidate")
-    if not any(_varies(side) for side in (ours, theirs)):
+    if not any(scatters(side) for side in (ours, theirs)):
         return replace(compared, reason="no candidate varies over its seeds, so there is no spread to test against")
     return replace(compared, test=difference_of(ours, theirs))
 
 
-def _varies(side: Measure) -> bool:
+def scatters(side: Measure) -> bool:
+    """Whether the runs of a measure differ by more than rounding."""
     return (side.std or 0.0) > SAME * max(1.0, abs(side.mean))

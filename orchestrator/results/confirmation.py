@@ -316,7 +316,7 @@ class Confirmation:
         varying = rule or confirm.verdict or "seeds"
         baseline, problem = self._baseline
         verdict = judge(
-            [*self._candidates(decisive, self._kept_values(decisive) if images is None else images), *outside],
+            [*self._candidates(decisive, self.kept_values(decisive) if images is None else images), *outside],
             metric=decisive,
             selection=selection,
             baseline=baseline,
@@ -365,11 +365,22 @@ class Confirmation:
         label = next((label for label in labels if default.id in (label, *self.alike.get(label, ()))), None)
         return label, [] if label else [f"the published settings, {default.id}, were not confirmed"]
 
-    def _kept_values(self, metric: str) -> dict[str, Sample]:
-        """Return trial -> values of the images, of trials whose kept ranks have the queries of the first kept ranks."""
+    @property
+    def kept_ranks(self) -> Ranks | None:
+        """The first kept ranks on test, which say what the queries are; ``None`` where none were kept."""
+        texts = (self.history.test_ranks.get(training.id) for training in self.repeats)
+        text = next(filter(None, texts), None)
+        return None if text is None else Ranks.from_text(text)
+
+    def kept_values(self, metric: str) -> dict[str, Sample]:
+        """Return trial -> values of the images, of trials whose kept ranks have the queries of the first kept ranks.
+
+        Raises:
+            KeyError: If the metric is no mean over queries.
+        """
         texts = self.history.test_ranks
         kept = {training.id: Ranks.from_text(texts[training.id]) for training in self.repeats if training.id in texts}
-        name, first = without_section(metric), next(iter(kept.values()), None)
+        name, first = without_section(metric), self.kept_ranks
         return {
             trial: image_values(ranks, name, self._values_of(trial))
             for trial, ranks in kept.items()

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from orchestrator.results.comparison import Comparison
+from orchestrator.results.comparison import EQUAL, Comparison
 from orchestrator.results.statistics import Interval, holm
 
 
@@ -167,7 +167,7 @@ class Question:
         lead = compared.difference - self.bound
         if p is None and not compared.is_exact:
             return Pair(compared, None, Verdict.UNTESTED)
-        if lead == 0 or (p is not None and p > self.level):
+        if abs(lead) < EQUAL if p is None else lead == 0 or p > self.level:
             return Pair(compared, p, Verdict.TIE)
         word = Verdict.BETTER if lead > 0 else Verdict.WORSE
         said = {Direction.ABOVE: Verdict.BETTER, Direction.BELOW: Verdict.WORSE}.get(self.direction, word)

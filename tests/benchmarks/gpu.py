@@ -1,6 +1,7 @@
 """What only a GPU can show of a training, beside the same training on the CPU of its machine.
 
     python -m tests.benchmarks gpu [--cases vsepp:1024:nt_xent ...] [--steps 10] [--json FILE]
+    python -m tests.benchmarks gpu --graphs      # steps as a CUDA graph, see `graph_steps`
 
 For each case: seconds of a step and of an evaluation, both ways; by how much the loss over the first steps differs from
 the CPU's, in float32, where WARP draws other negatives; whether the same steps give the same weights again, to the last
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import torch
 
+from tests.benchmarks import graph_steps
 from tests.benchmarks.flickr8k import begin_trial, load_flickr8k
 from tests.benchmarks.rows import Row
 from tests.benchmarks.timing import alternate
@@ -38,9 +40,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cases", nargs="+", default=CASES, metavar="MODEL:SIZE:LOSS")
     parser.add_argument("--images", type=int, default=IMAGES, help="train on so many generated images")
     parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--graphs", action="store_true", help="steps replayed as a CUDA graph instead, in five minutes")
+    parser.add_argument("--smoke", action="store_true", help="with --graphs: take every way at tiny sizes on a CPU")
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
+    if options.graphs:
+        yield from graph_steps.run(options)
+        return
     gpu = choose_device("cuda")
     for case in options.cases:
         data = load_flickr8k(Path(), options.images, FEATURES[case.split(":")[0]])

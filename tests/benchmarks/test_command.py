@@ -24,7 +24,7 @@ ROOT = Path(__file__).parent.parent.parent
 TINY = {
     "bands": "--searches 2 --trials 16 --only '1 peaked, noise 2.5, tpe'",
     "collapse": "--studies 20",
-    "claims": "--pages 10 --shuffles 2",
+    "claims": "--pages 4 --shuffles 2 --cells 10",
     "gate": "--streams 10 --proposals 5 --studies 20 --effects 3 --positions 1",
     "judge": "--studies 4",
     "graphs": "--batch-size 4 --sizes 2:3:16 --steps 1",
@@ -66,6 +66,17 @@ def test_what_needs_a_gpu_runs_on_a_simulated_one(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     with pytest.raises(SystemExit, match="this machine has 0 GPUs"):
         command.names_on("cuda")
+
+
+@pytest.mark.proof
+def test_what_a_gpu_shows_of_graphs_can_be_taken_on_a_cpu(tmp_path: Path) -> None:
+    run_apart(f"gpu --graphs --smoke --json {tmp_path}/report.json")
+    rows = {row["case"].strip(): row for row in json.loads((tmp_path / "report.json").read_text())["rows"]}
+    none = ("bits that differ", "other weights", "that failed")
+    assert all(row["ours"] == 0.0 for case, row in rows.items() if any(word in case for word in none))
+    assert "replays" in rows["vsepp:4:triplet_sh: a step"]["note"]
+    assert "out of memory" in rows["lack of memory, trials that failed"]["note"]
+    assert len(rows) >= 12
 
 
 @pytest.mark.proof

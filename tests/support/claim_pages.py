@@ -3,10 +3,12 @@
 from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
+from scipy import stats
 
 from orchestrator.claims.cells import published_cells
 from orchestrator.claims.claims import Claims, Part, load_claims
-from orchestrator.claims.engine import Cells, Outcome, decide_claims
+from orchestrator.claims.engine import Groups, Outcome, decide_claims
+from orchestrator.results.runs import Runs
 from orchestrator.results.statistics import Measure
 
 SEEDS = 5
@@ -30,17 +32,15 @@ def answerable_claims() -> Claims:
 def truth_of_the_paper() -> Truth:
     """Return the published means and deviations as if they were true; a deviation of 0 becomes 1 % of the mean."""
     claims = answerable_claims()
-    metrics = {
-        name for claim in claims.claims for part in claim.holds_if for name in (*part.metrics, *part.and_metrics)
-    }
+    metrics = claims.metrics
     return {
         group: {
             loss: {
                 name: (one.mean, max(one.sample_std or 0.0, 0.01 * abs(one.mean), 1e-3))
-                for name, one in measures.items()
+                for name, one in runs.means.items()
                 if name in metrics
             }
-            for loss, measures in losses.items()
+            for loss, runs in losses.items()
         }
         for group, losses in published_cells(claims).items()
     }
@@ -84,16 +84,23 @@ def equal_in(truth: Truth, losses: Collection[str], groups: int, metrics: Collec
 
 
 def false_claims(claims: Claims, truth: Truth) -> set[str]:
-    """Return the claims that a truth does not fulfil, by their forms and without noise.
-
-    A correlation is false where no order of scores is opposed to the counts, which only equal scores are.
-    """
+    """Return the claims that a truth does not fulfil, by their forms and without noise."""
     return {claim.id for claim in claims.claims if not all(_is_true(part, truth) for part in claim.holds_if)}
 
 
 def _is_true(part: Part, truth: Truth) -> bool:
     groups = [group for group in truth if not part.models or group[1] in part.models]
+    if part.kind == "opposed":
+        pairs = zip(part.metrics, part.and_metrics, strict=True)
+        return all(np.mean([_slope(truth[group], part, *pair) for group in groups]) < 0 for pair in pairs)
     return all(_is_true_in(part, truth[group]) for group in groups)
+
+
+def _slope(cell: Mapping[str, Mapping[str, tuple[float, float]]], part: Part, metric: str, other: str) -> float:
+    """Return the slope of a metric over the ranks of another, by SciPy's ranks."""
+    ranks = stats.rankdata([cell[loss][metric][0] for loss in part.losses])
+    values = [cell[loss][other][0] for loss in part.losses]
+    return float(np.cov(ranks, values)[0, 1])
 
 
 def _is_true_in(part: Part, cell: Mapping[str, Mapping[str, tuple[float, float]]]) -> bool:
@@ -115,8 +122,6 @@ def _is_true_in(part: Part, cell: Mapping[str, Mapping[str, tuple[float, float]]
         # Of several equal bests by the first metric, one that is best by the other is enough.
         pairs = zip(part.metrics, part.and_metrics, strict=True)
         return all(best(metric, 0.0) & best(other, margin) for metric, other in pairs)
-    if part.kind == "opposed":
-        return all(len({cell[loss][name][0] for loss in part.losses}) > 1 for name in part.and_metrics)
     return {
         "beats": lambda: all(gap > part.by for gap in gaps()),
         "best": lambda: all(gap > -margin for gap in gaps()),
@@ -127,7 +132,7 @@ def _is_true_in(part: Part, cell: Mapping[str, Mapping[str, tuple[float, float]]
     }[part.kind]()
 
 
-def pages(truth: Truth, count: int, generator: np.random.Generator) -> Iterator[Cells]:
+def pages(truth: Truth, count: int, generator: np.random.Generator) -> Iterator[Groups]:
     """Yield pages of a truth, each with means over ``SEEDS`` normal values; all values are drawn at once."""
     places = [(group, loss, name) for group, cell in truth.items() for loss in cell for name in cell[loss]]
     true = np.array([truth[group][loss][name] for group, loss, name in places])
@@ -137,7 +142,12 @@ def pages(truth: Truth, count: int, generator: np.random.Generator) -> Iterator[
         cells: dict[tuple[str, str], dict[str, dict[str, Measure]]] = {}
         for (group, loss, name), mean, deviation in zip(places, page_means, page_deviations, strict=True):
             cells.setdefault(group, {}).setdefault(loss, {})[name] = Measure(mean, deviation, SEEDS)
-        yield cells
+        yield runs_of(cells)
+
+
+def runs_of(cells: Mapping[tuple[str, str], Mapping[str, Mapping[str, Measure]]]) -> Groups:
+    """Return the cells of means as runs of losses."""
+    return {group: {loss: Runs(loss, means=means) for loss, means in losses.items()} for group, losses in cells.items()}
 
 
 def false_holds(claims: Claims, truth: Truth, count: int, generator: np.random.Generator) -> tuple[int, float]:
@@ -150,7 +160,7 @@ def false_holds(claims: Claims, truth: Truth, count: int, generator: np.random.G
     return pages_wrong, right / count
 
 
-def shuffled(cells: Cells, generator: np.random.Generator) -> Cells:
+def shuffled(cells: Groups, generator: np.random.Generator) -> Groups:
     """Return the cells with the losses of each group exchanged, so that no loss keeps its own row."""
     exchanged = {}
     for group, losses in cells.items():

@@ -368,7 +368,7 @@ def draw_batches(split: ResidentSplit, training: TrainingConfig, generator: torc
 
 def gather_batch(split: ResidentSplit, indices: Indices, training: TrainingConfig, draw: int | None) -> Batch:
     """Gather a batch of ``draw_batches`` as ``epoch_batches`` does."""
-    images, mask = split.request_images(indices.images, draw)(), training.duplicates == "mask"
+    images, mask = split.request_images(indices.images, draw)(), training.masks_duplicates
     if training.batches == "images":
         return _image_batch(split, indices, images, mask_duplicates=mask)
     return _pair_batch(split, indices.captions, images, mask_duplicates=mask)
@@ -380,7 +380,7 @@ def epoch_batches(
     """Yield the batches of one epoch in the order that the generator, on the CPU, draws, of the views of ``draw``."""
     if split.labels is not None:
         return class_batches(split, compared_parts(split.labels, training, generator), split.labels, draw)
-    mask = training.duplicates == "mask"
+    mask = training.masks_duplicates
     if training.batches == "images":
         return image_batches(
             split, training.batch_size, training.captions_per_image, generator, draw, mask_duplicates=mask

@@ -85,7 +85,7 @@ class StaticBatches:
         longest = 0 if self.profile is None else self.profile.longest
         image_groups, caption_groups = self._groups[images], self._groups[self._owners[captions]]
         ignore = None
-        if self._training.duplicates == "mask":
+        if self._training.masks_duplicates:
             equal = None if self._caption_groups is None else self._caption_groups[captions]
             ignore = pairs_that_fit(image_groups, caption_groups, equal) & ~self._positives
         return Batch(

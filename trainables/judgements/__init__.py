@@ -5,11 +5,13 @@ however well it fits. Judgements name pairs of images and captions of other imag
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainables.judged_ranks import TITLES, JudgedRanks
-from trainables.judgements.ranking import JudgedQueries, Pairs, rank_direction
-from trainables.positive_ranks import PairScores
+from trainables.judgements.queries import JudgedQueries, Pairs
+
+if TYPE_CHECKING:
+    from trainables.positive_ranks import PairScores
 
 __all__ = ["JudgedQueries", "Judgements", "Pairs"]
 
@@ -64,8 +66,11 @@ class Judgements:
             "refused": self.refused,
         }
 
-    def rank(self, scores: PairScores) -> JudgedRanks:
+    def rank(self, scores: "PairScores") -> JudgedRanks:
         """Return the ranks that scores give to the candidates that fit."""
+        # Imported here, because who describes a dataset needs no torch.
+        from trainables.judgements.ranking import rank_direction
+
         i2t = rank_direction(scores.between, self.i2t, scores)
         t2i = rank_direction(lambda captions, images: scores.between(images, captions).T, self.t2i, scores)
         return JudgedRanks(self.name, self.digest, i2t, t2i)
