@@ -23,6 +23,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 TINY = {
     "bands": "--searches 2 --trials 16 --only '1 peaked, noise 2.5, tpe'",
+    "collapse": "--studies 20",
     "claims": "--pages 4 --shuffles 2 --cells 10",
     "gate": "--streams 10 --proposals 5 --studies 20 --effects 3 --positions 1",
     "judge": "--studies 4",
@@ -40,6 +41,7 @@ TINY = {
     "heads": "--trials 2 --batch-sizes 8 --inputs 6 4 --embedding-size 4 --rounds 1",
     "many_trials": "--trials 20 --workers 2 --seconds 0.01 --only ours",
     "pages": "--trials 12 --repeats 1",
+    "needed": "--studies 5",
     "prior": "--images 60 --settings 6 --seeds 2",
     "questions": "--studies 20 --seeds 3 --likeness",
     "race": "--studies 60 --candidates 2 4 --leads 1.5",
