@@ -35,8 +35,6 @@ TINY = {
     "--search-trials 2 --search-epochs 2",
     "installed": "--times 1",
     "repeats": "--studies 20",
-    "collapse": "--studies 20",
-    "needed": "--studies 20 --images 20",
     "twins": "--searches 2",
     "heads": "--trials 2 --batch-sizes 8 --inputs 6 4 --embedding-size 4 --rounds 1",
     "many_trials": "--trials 20 --workers 2 --seconds 0.01 --only ours",
