@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 TINY = {
     "bands": "--searches 2 --trials 16 --only '1 peaked, noise 2.5, tpe'",
-    "claims": "--pages 10 --shuffles 2",
+    "claims": "--pages 4 --shuffles 2 --cells 10",
     "gate": "--streams 10 --proposals 5 --studies 20 --effects 3 --positions 1",
     "judge": "--studies 4",
     "graphs": "--batch-size 4 --sizes 2:3:16 --steps 1",
@@ -33,6 +33,7 @@ TINY = {
     "fused": "--images 60 --cases wsabie:4:warp vsrn:4:nt_xent --trials 1 2 --steps 2 "
     "--search-trials 2 --search-epochs 2",
     "installed": "--times 1",
+    "regress": "--suites 2 --cells 20",
     "repeats": "--studies 20",
     "twins": "--searches 2",
     "heads": "--trials 2 --batch-sizes 8 --inputs 6 4 --embedding-size 4 --rounds 1",
