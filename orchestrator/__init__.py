@@ -10,7 +10,6 @@
     extraction/     features from pictures, here or on Ray workers
     tracking/       MLflow, kept in step with the journal
     tuner/          trials on Ray
-    forecast/       trials and hours of a search, before it runs and while it runs
     report/         the HTML page of an experiment, and its charts
     views/          answers on a terminal, in HTML, Markdown, LaTeX, CSV and JSON
     exports/        trials for other programs: tables, TensorBoard, Weights & Biases

@@ -22,7 +22,7 @@ from typer.core import TyperCommand, TyperGroup
 from orchestrator.environment import set_for_answers
 from orchestrator.machines.processes import sigterm_as_ctrl_c
 from orchestrator.text.addresses import hide_arguments, without_password
-from orchestrator.text.terminal import lasting_output, say
+from orchestrator.text.terminal import lasting_output, remember_places, say
 from trainables.errors import WANT_OF_MEMORY, DivergedError, UserError
 from trainables.extras import EXTRAS, missing_extra
 
@@ -224,7 +224,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(arguments: Sequence[str] | None) -> NoReturn:
     """Run the command line and exit."""
-    _warn_of_secrets(list(sys.argv[1:] if arguments is None else arguments))
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    remember_places([without_password(argument) for argument in given])
+    _warn_of_secrets(given)
     gc.set_threshold(NEW_OBJECTS)
     # Whatever the umask of a container or a cluster says, no file of ours can be written by everybody.
     os.umask(os.umask(0o077) | stat.S_IWOTH)

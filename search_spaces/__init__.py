@@ -5,57 +5,31 @@ No module here imports torch, Ray or Optuna: a space is checked before anything 
 """
 
 from search_spaces.gradient_weights import GRADIENT_WEIGHTS
-from search_spaces.independent import (
-    CIRCLE,
-    DECOUPLED,
-    MULTI_SIMILARITY,
-    NT_XENT,
-    SIGMOID,
-    SMOOTH_AP,
-    TRIPLET,
-    TRIPLET_SELHN,
-    TRIPLET_SH,
-    WARP,
-    declared_space,
-)
+from search_spaces.independent import independent_space
 from search_spaces.polynomial import POLYNOMIAL_RELATIVE, POLYNOMIAL_SELF
 from search_spaces.space import Bounds, LossSpace, Range, SpaceError, Trial, Values
 from search_spaces.study import PastTrial, StudySoFar, StudySpace, Suggestion
+from trainables.hyper_parameters import declared_parameters
+from trainables.loss_parameters import LOSS_TABLE
 from trainables.parameter_values import Domain
 from trainables.plugins.in_use import NameTable
 
+CONDITIONAL = {
+    "polynomial_self": POLYNOMIAL_SELF,
+    "polynomial_relative": POLYNOMIAL_RELATIVE,
+    "gradient_weights": GRADIENT_WEIGHTS,
+}
+"""The spaces that more decides than the table of hyper-parameters."""
+
 SPACES: NameTable[LossSpace] = NameTable(
     "losses",
-    {
-        "triplet": TRIPLET,
-        "triplet_sh": TRIPLET_SH,
-        "nt_xent": NT_XENT,
-        "smooth_ap": SMOOTH_AP,
-        "polynomial_self": POLYNOMIAL_SELF,
-        "polynomial_relative": POLYNOMIAL_RELATIVE,
-        "warp": WARP,
-        "sigmoid": SIGMOID,
-        "decoupled": DECOUPLED,
-        "multi_similarity": MULTI_SIMILARITY,
-        "circle": CIRCLE,
-        "triplet_selhn": TRIPLET_SELHN,
-        "gradient_weights": GRADIENT_WEIGHTS,
-    },
-    lambda _, about: declared_space(about["space"], about["defaults"]),
+    {name: CONDITIONAL.get(name) or independent_space(entry.parameters, name) for name, entry in LOSS_TABLE.items()},
+    lambda _, about: independent_space(declared_parameters(about, of_loss=True)),
 )
 """The space of each loss by the loss's name."""
 
-TAKES_COSINES = {
-    "polynomial_self": "bounds its coefficients for similarities in [-1, 1]; take polynomial_relative, or fix them",
-    "polynomial_relative": "bounds its coefficients for differences of similarities in [-1, 2]; a fixed margin is safe",
-    "gradient_weights": "shapes its weights for similarities in [-1, 1]; a constant pair_weight is safe",
-    "circle": "pulls positives to 1 and pushes negatives to 0, as cosines; similarities beyond are pulled back",
-}
-"""Loss -> what it takes for granted of similarities, which models without bounds do not keep."""
-
 __all__ = [
     "SPACES",
-    "TAKES_COSINES",
     "Bounds",
     "Domain",
     "LossSpace",

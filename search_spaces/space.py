@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from search_spaces.other_names import suggestion
+from trainables.hyper_parameters import Space
 from trainables.parameter_values import Domain, is_number
 
 
@@ -158,6 +159,25 @@ Bounds = Mapping[str, Range | Values]
 """Name of a parameter -> its bounds."""
 
 
+def bounds_of(spaces: Mapping[str, Space | None]) -> dict[str, Range | Values]:
+    """Return the bounds of the hyper-parameters that have any in their table (``SpaceError`` for wrong ones).
+
+    Example:
+        >>> print(*bounds_of({"margin": (0.1, 1.0, "log"), "direction": ["i2t", "t2i"], "gate": None}).values())
+        [0.1, 1] log {i2t, t2i}
+    """
+    bounds: dict[str, Range | Values] = {}
+    for name, space in spaces.items():
+        try:
+            if isinstance(space, list):
+                bounds[name] = Values(tuple(tuple(value) if isinstance(value, list) else value for value in space))
+            elif space is not None:
+                bounds[name] = Range(space[0], space[1], "log" in space, "int" in space)
+        except SpaceError as error:
+            raise SpaceError(f"space[{name!r}]: {error}") from None
+    return bounds
+
+
 Choose = Callable[[str], Any]
 """Returns the value of a searched parameter in a suggestion: a trial chooses the value, or a point has it."""
 
@@ -165,6 +185,14 @@ Choose = Callable[[str], Any]
 def chosen_by(trial: Trial, bounds: Bounds, prefix: str = "") -> Choose:
     """Return the choice of a trial within bounds; the trial knows the parameters by names that begin with a prefix."""
     return lambda name: bounds[name].suggest(trial, prefix + name)
+
+
+LATEST = 3
+"""Version of the default bounds; a search resumes with the bounds of the version with which it began.
+
+1: the bounds of release 0.1. 2: polynomials are scale x (margin + shape), and bounds are wider. 3: two polynomials
+around a joint hinge are never satisfied by similarities that are all alike (``search_spaces.shapes``).
+"""
 
 
 @dataclass(frozen=True)
@@ -178,15 +206,7 @@ class Asked:
     names: frozenset[str] = frozenset()
     fixed: Mapping[str, Any] = field(default_factory=dict)
     pairs: int = 128
-    version: int = 3
-
-
-LATEST = 3
-"""Version of the default bounds; a search resumes with the bounds of the version with which it began.
-
-1: the bounds of release 0.1. 2: polynomials are scale x (margin + shape), and bounds are wider. 3: two polynomials
-around a joint hinge are never satisfied by similarities that are all alike (``search_spaces.shapes``).
-"""
+    version: int = LATEST
 
 
 def by_version(space: "LossSpace", asked: Asked) -> "LossSpace":

@@ -1,21 +1,12 @@
-"""The space of a study: the parameters of a loss, or a choice of losses, and settings of training and model.
-
-The default bounds of ``training`` are two decades around the published settings of VSE++, and batch sizes that fit a
-small GPU. The published lambdas of SCAN [Lee2018], 4 to 20, lie inside of their ranges. The radius is that of WSABIE's
-maps [Weston2011].
-
-References:
-    [Lee2018] Lee et al., Stacked Cross Attention for Image-Text Matching. arXiv:1803.08024; code kuanghuei/SCAN@053693f
-    [Weston2011] Weston et al., WSABIE: Scaling Up To Large Vocabulary Image Annotation, section 2. IJCAI 2011
-"""
+"""The space of a study: the parameters of a loss, or a choice of losses, and settings of training and model."""
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from search_spaces.space import Bounds, LossSpace, Range, Trial, Values, chosen_by, suggest_each
+from search_spaces.space import Bounds, LossSpace, Trial, Values, chosen_by, suggest_each
 
 State = Literal["running", "finished", "stopped_early", "failed"]
 """State of a trial; a trial that diverged has ``failed`` for a sampler."""
@@ -78,70 +69,6 @@ class StudySoFar:
     seed: int
 
 
-TRAINING_BOUNDS: Mapping[str, Range | Values] = {
-    "learning_rate": Range(2e-5, 2e-3, log=True),
-    "learning_rate_drop_epochs": Range(3, 30, whole=True),
-    "learning_rate_drop_factor": Range(0.05, 1.0, log=True),
-    "learning_rate_schedule": Values(("drops", "cosine")),
-    "warmup_epochs": Range(0, 5, whole=True),
-    "backbone_learning_rate": Range(1e-6, 1e-4, log=True),
-    "loss_learning_rate": Range(1e-4, 1e-1, log=True),
-    "weight_decay": Range(1e-6, 1e-2, log=True),
-    "weight_decay_of": Values(("all", "matrices")),
-    "weight_average": Values((0.0, 0.99, 0.999)),
-    "gradient_clip": Range(0.2, 20.0, log=True),
-    "batch_size": Values((32, 64, 128, 256)),
-    "embedding_size": Values((256, 512, 1024)),
-}
-"""Settings of ``training`` that can be searched, with their default bounds."""
-
-
-_HEADS = Values(("linear", "mlp", "residual"))
-"""``identity`` is a baseline, and wants features of ``training.embedding_size`` dimensions."""
-
-MODEL_BOUNDS: Mapping[str, Range | Values] = {
-    "radius": Range(0.3, 10.0, log=True),
-    "cross_attention": Values(("t2i", "i2t")),
-    "raw_feature_norm": Values(("clipped_l2norm", "l2norm", "clipped_l1norm", "softmax", "no_norm")),
-    "aggregation": Values(("lse", "mean")),
-    "lambda_softmax": Range(2.0, 30.0, log=True),
-    "lambda_lse": Range(2.0, 50.0, log=True),
-    "image_head": _HEADS,
-    "caption_head": _HEADS,
-    "hidden_size": Values((128, 256, 512)),
-    "dropout": Range(0.0, 0.5),
-    "graph_dropout": Range(0.0, 0.7),
-    "clusters": Values((4, 8, 16)),
-    "text_clusters": Values((8, 12, 20, 28)),
-    "gating": Values(("published", "simultaneous")),
-}
-"""Default bounds of ``model_parameters``; the values of other parameters must be listed."""
-
-USUAL: Mapping[str, Any] = {
-    "radius": 1.0,
-    "region_norm": "features",
-    "norm_before_reasoning": True,
-    "pooling": None,
-    "cross_attention": "t2i",
-    "raw_feature_norm": "clipped_l2norm",
-    "aggregation": "lse",
-    "lambda_softmax": 9.0,
-    "lambda_lse": 6.0,
-    "negative_slope": 0.1,
-    "image_head": "linear",
-    "caption_head": "linear",
-    "hidden_size": None,
-}
-"""Defaults of the models' constructors, with which a study begins."""
-
-USUAL_OF: Mapping[str, Mapping[str, Any]] = {
-    "gsmn": {"graph": "published", "edges": "dense", "lambda_softmax": 20.0},
-    "hgr": {"lambda_softmax": 4.0, "dropout": 0.2, "graph_dropout": 0.5},
-    "ce": {"clusters": 8, "text_clusters": 12, "gating": "published", "padding": "masked", "max_tokens": 37},
-}
-"""Model -> its defaults where they are its own, or differ from ``USUAL``."""
-
-
 @dataclass(frozen=True)
 class Suggestion:
     """The loss, training and model of a point of a space."""
@@ -162,12 +89,14 @@ class StudySpace:
         training: Searched settings of ``training``.
         model_parameters: Searched parameters of the model.
         usual: Values of ``training`` and ``model_parameters`` that are not searched, by parameter name.
+        accepts: Parameter name of ``training`` and ``model_parameters`` -> whether it accepts a value.
     """
 
     losses: Mapping[str, LossSpace]
     training: Bounds = field(default_factory=dict)
     model_parameters: Bounds = field(default_factory=dict)
     usual: Mapping[str, Any] = field(default_factory=dict)
+    accepts: Mapping[str, Callable[[Any], bool]] = field(default_factory=dict)
 
     @property
     def chooses(self) -> bool:
@@ -207,8 +136,7 @@ class StudySpace:
         section, rest = self._section(name)
         if section in self.losses:
             return self.losses[section].domains[rest].accepts(value)
-        # Settings of training and of models are rates, sizes, shares and counts: none is negative.
-        return bool(value > 0)
+        return self.accepts[name](value)
 
     def key_of(self, name: str) -> str:
         """Return the key of an experiment file that holds the bounds of a parameter."""

@@ -37,10 +37,9 @@ from tests.support.unwritten_ledger import UnwrittenLedger
 
 INTRODUCTION = """# Answers
 
-The sentences with which the terminal, the report and the files answer a question, from made-up studies. `compare`,
-`regress`, `certify` and `evaluate` have sentences of their own. This page is made by
-`python -m tests.answers_page > docs/answers.md`. How the tests work is in
-[reference/confirmation.md](reference/confirmation.md), and each term is in [glossary.md](glossary.md).
+With which sentences do `orchestrator summarise`, the report and the files answer? The studies are made up; this page is
+made by `python -m tests.answers_page > docs/answers.md`. `compare`, `regress`, `certify` and `evaluate` have other
+sentences. [How the tests work](reference/confirmation.md), [what a term means](glossary.md).
 
 An answer has a verdict. `better`: the winner leads by more than chance. `tie`: no significant difference. `worse`: the
 winner was best on val and is worse on test. `untested`: the values do not suffice for a test. `unconfirmed`: no
@@ -302,10 +301,17 @@ def _early(tau: float, grace: int | None, *, settings: int = 9, first: int | Non
 
 def taken_back_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
     """Yield question, case and sentences of what takes a headline back."""
+    values = ((190.0, 191.0, 189.0), (187.0, 188.0, 120.0))
+    settings = [
+        Runs.of_seeds(label, {seed: {"val/rsum": of, "test/rsum": of} for seed, of in enumerate(seeds)}, loss="nt_xent")
+        for label, seeds in zip("ab", values, strict=True)
+    ]
+    collapsed = verdict_of([*settings, candidate("ccc", "triplet_sh", 150.0)])
     over, alone = (judge(CLOSE_IMAGES, over_images=over_images) for over_images in (True, False))
     for when, sentences in (
         ("the seeds alone say more", taken_back(over, alone, None, None)),
         ("new images say less", taken_back(alone, over, None, None)),
+        ("a seed of another setting collapsed", taken_back(collapsed, None, None, None)),
         ("nothing is better than chance", taken_back(verdict_of([NT, SH]), None, None, 210.0)),
     ):
         yield "What takes the headline back?", when, sentences
@@ -450,7 +456,8 @@ def form(sentence: str) -> str:
 def page() -> str:
     """Return the page."""
     groups: dict[str, list[tuple[str, str, Sequence[str]]]] = {}
-    answers = [*question_cases(), *warned_cases(), *over_cases(), *unconfirmed_cases()]
+    warned = [("", answer) for _, answer in warned_cases()]
+    answers = [*question_cases(), *warned, *over_cases(), *unconfirmed_cases()]
     for when, answer in answers:
         question = TITLES.get(answer.key, answer.question)
         groups.setdefault(question, []).append((when, answer.verdict, answer.sentences))
@@ -462,8 +469,8 @@ def page() -> str:
         for when, verdict, said in cases:
             new = [sentence for sentence in said if form(sentence) not in known]
             known.update(map(form, new))
-            label = ": ".join(part for part in (when[:1].upper() + when[1:], f"*{verdict}*" if verdict else "") if part)
-            parts += [f"- {label}. {' '.join(new)}" if label else f"- {' '.join(new)}"] if new else []
+            label = f"{when[:1].upper()}{when[1:]}{f': *{verdict}*' if verdict else ''}. " if when else ""
+            parts += [f"- {label}{' '.join(new)}"] if new else []
         parts.append("")
     return "\n".join(parts)
 

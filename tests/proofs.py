@@ -110,6 +110,8 @@ PROOFS = {
     "tests/integration/test_open_ports.py": ("orchestrator/tuner/runtime.py", "deploy/README.md"),
     "tests/integration/test_private_files.py": ("orchestrator/environment.py",),
     "tests/test_satellites.py": ("orchestrator/cli.py",),
+    "tests/test_walks.py": ("docs/architecture.md",),
+    "tests/test_remedies_run.py": ("tests/test_remedies_run.py", "orchestrator/text/terminal.py"),
     "tests/integration/test_examples.py": (),
 }
 """File with proofs -> folders and files that they are about; those of many minutes are about none, and never in CI.

@@ -3,12 +3,11 @@
 Counted are ``orchestrator``, ``trainables`` and ``search_spaces``. A line of code has a token that is neither
 a comment nor part of a docstring. The import levels are the modules of the longest chain in which each module imports
 the next when it is loaded; imports inside functions and under ``TYPE_CHECKING`` add no level. Records of msgspec count
-as dataclasses. The stories are those of ``docs/architecture.md``. A fact with one owner is named by one module: the
-newest metric, how names of metrics are cut, and the rules of hyper-parameters.
+as dataclasses. The stories are those of ``docs/architecture.md``; ``tests/walks.py`` runs them. A fact with one owner
+is named by one module: the newest metric, how names of metrics are cut, and the rules of hyper-parameters.
 """
 
 import ast
-import re
 import subprocess
 import sys
 import tokenize
@@ -17,22 +16,23 @@ from collections.abc import Iterator, Mapping
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-from tests.test_architecture import CUT_AT_SLASHES, LEVEL, MAY_IMPORT, MODULES, ROOT, cuts, imports, room, tree_of
+from tests.test_architecture import CUT_AT_SLASHES, MODULES, ROOT, cuts, imports, room, tree_of
 
 AIMS = {
-    "lines": 42_000,
+    "lines": 49_000,
     "lines of code": 25_000,
     "files": 300,
-    "modules under 60 lines of code": 60,
+    "modules under 60 lines of code": 30,
     "dataclasses": 170,
     "import levels": 24,
-    "imports inside functions": 150,
+    "imports inside functions": 130,
     "class names that occur twice": 6,
     "functions of complexity over 10": 0,
-    "rooms that the longest story names": 14,
+    "rooms of the longest story": 12,
+    "climbs of the longest story": 6,
     "modules that name the newest metric": 1,
     "modules that cut names of metrics": 1,
-    "modules with rules of losses": 1,
+    "modules with rules of hyper-parameters": 2,
     "tests' code per 100 lines of code": 120,
     "words of documents": 60_000,
 }
@@ -103,17 +103,11 @@ def _is_dataclass(node: ast.ClassDef) -> bool:
     return is_record or any(isinstance(item, ast.Name) and item.id == "dataclass" for item in decorators)
 
 
-def rooms_of_stories() -> Mapping[str, set[str]]:
-    """Return each story of ``docs/architecture.md`` -> the rooms of the product that it names."""
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    sections = (section.partition("\n") for section in re.split("^## ", page, flags=re.MULTILINE))
-    stories = {heading: text for heading, _, text in sections if heading.startswith("Story")}
-    rooms = MAY_IMPORT.keys() | LEVEL.keys()
-    return {heading: rooms & {*re.findall(r"`(?:trainables/)?(\w+)[/.]", text)} for heading, text in stories.items()}
-
-
 def measures() -> Mapping[str, int]:
     """Return measure -> value, for the measures of ``AIMS``."""
+    # Ray, Optuna and MLflow, which other tests that count lines need not import.
+    from tests.walks import STORIES, walk
+
     trees = {name: tree_of(name) for name in MODULES}
     classes = [node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
     code = {name: code_lines(file) for name, file in MODULES.items()}
@@ -136,12 +130,16 @@ def measures() -> Mapping[str, int]:
             count > 1 for name, count in Counter(node.name for node in classes).items() if not name.startswith("_")
         ),
         "functions of complexity over 10": complexity.count("C901"),
-        "rooms that the longest story names": max(map(len, rooms_of_stories().values())),
+        "rooms of the longest story": max(len(walk(story).rooms) for story in STORIES),
+        "climbs of the longest story": max(len(walk(story).climbs) for story in STORIES),
         "modules that name the newest metric": sum("map10" in _texts(tree) for tree in trees.values()),
         "modules that cut names of metrics": sum(
             any(cuts(tree)) for name, tree in trees.items() if name not in CUT_AT_SLASHES
         ),
-        "modules with rules of losses": sum("HyperParameter" in _called(tree) for tree in trees.values()),
+        # The tables of losses and of models; ``hyper_parameters`` makes the entries of plug-ins.
+        "modules with rules of hyper-parameters": sum(
+            "HyperParameter" in _called(tree) for name, tree in trees.items() if name != "trainables.hyper_parameters"
+        ),
         "tests' code per 100 lines of code": round(
             100 * sum(map(code_lines, (ROOT / "tests").rglob("*.py"))) / sum(code.values())
         ),

@@ -130,7 +130,7 @@ def test_the_reference_names_the_level_at_which_a_later_model_is_the_champion() 
 def test_the_list_of_documents_says_of_which_kind_a_page_is() -> None:
     index = (ROOT / "docs" / "README.md").read_text()
     kinds = {
-        kind: set(re.findall(r"^\| \[[^\]]+\]\(([\w./-]+)\)", text, re.M)) for kind, text in by_heading(index).items()
+        kind: set(re.findall(r"^- \[[^\]]+\]\(([\w./-]+)\): ", text, re.M)) for kind, text in by_heading(index).items()
     }
     assert {page.removeprefix("docs/") for page in HOW_TO} <= kinds["How to"]
     assert {page for page in kinds["Evidence"] if page.startswith(("evidence/", "studies/"))} == kinds["Evidence"]

@@ -20,6 +20,7 @@ COME_ALONG = {
     "pydantic_core": "pydantic",
     "sqlalchemy": "mlflow",
     "h11": "uvicorn",
+    "huggingface_hub": "transformers",
 }
 """Module -> the module of ours that cannot be installed without it."""
 

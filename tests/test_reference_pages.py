@@ -16,6 +16,7 @@ from trainables.errors import ConfigError
 from trainables.losses import LOSSES, build_loss
 from trainables.losses.parameters import learnable_of
 from trainables.metric_table import counts
+from trainables.model_parameters import MODEL_PARAMETERS
 
 DOCS = Path(__file__).parent.parent / "docs"
 BY_OTHER_NAMES = "by the names below"
@@ -117,3 +118,20 @@ def test_the_page_knows_which_losses_have_a_published_convention(name: str) -> N
         assert f"`{name}`" in refusal
     else:
         assert f"`{name}`" not in refusal
+
+
+@pytest.mark.parametrize(
+    ("model", "heading"),
+    [
+        ("scan", "Similarities of pairs"),
+        ("gsmn", "GSMN: graphs of words and regions"),
+        ("hgr", "HGR: events, actions and entities"),
+        ("ce", "CE: experts that may be missing"),
+    ],
+)
+def test_every_parameter_of_a_model_stands_there_with_its_default(model: str, heading: str) -> None:
+    table = rows(sections("reference/models.md")[heading])
+    defaults = {name: entry.default for name, entry in MODEL_PARAMETERS[model].items()}
+    assert {name: cells[0].strip("`") for name, cells in table.items() if cells[0] != "default"} == {
+        name: default if isinstance(default, str) else f"{default:g}" for name, default in defaults.items()
+    }

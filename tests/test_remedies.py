@@ -13,14 +13,14 @@ from tests.deploy.commands import CommandError, check
 ROOT = Path(__file__).parents[1]
 
 
-def texts(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield line and text of the strings of a module that are no docstrings; what is filled in is ``x``."""
+def texts(path: Path, filled: str = "x") -> Iterator[tuple[int, str]]:
+    """Yield line and text of the strings of a module that are no docstrings; ``filled`` is in place of what varies."""
     tree = ast.parse(path.read_text())
     described = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     within = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
-            parts = (str(part.value) if isinstance(part, ast.Constant) else "x" for part in node.values)
+            parts = (str(part.value) if isinstance(part, ast.Constant) else filled for part in node.values)
             yield node.lineno, "".join(parts)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in described | within:
             yield node.lineno, node.value

@@ -17,6 +17,8 @@ SATELLITES = {
     "orchestrator/exports": ["orchestrator.commands.export"],
     "trainables/serving": ["orchestrator.commands.retrieve"],
     "trainables/data/scenes": [],
+    "trainables/judgements": [],
+    "orchestrator/claims": ["orchestrator.commands.certify", "orchestrator.regression.claims"],
 }
 """Folder -> the modules with which it is registered; functions of other modules import it when they are called."""
 

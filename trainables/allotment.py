@@ -5,12 +5,17 @@ A job of Slurm, a container and a pod see all processors and the whole memory of
 """
 
 import os
+import resource
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from math import ceil
 from pathlib import Path
 
 GROUPS, OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+
+SHARED_MEMORY = Path("/dev/shm")
+"""Where Linux has the files of shared memory."""
 
 
 def usable_cpus() -> int:
@@ -24,6 +29,27 @@ def usable_memory(available: int) -> int:
     """Return the bytes, >= 0, that this process may still take of those that are ``available`` on its machine."""
     left = [limit - taken for limit, taken in _memory() if limit > 0]
     return max(0, min([available, *left]))
+
+
+def usable_files() -> int | None:
+    """Return how many files, > 0, this process may have open once it has raised its own limit; ``None`` is no limit."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return None if limit == resource.RLIM_INFINITY else limit
+
+
+def usable_shared_memory() -> int | None:
+    """Return the bytes, >= 0, that this process may still write to shared memory; ``None`` on other systems than Linux.
+
+    A control group counts these bytes as memory of the process that wrote them.
+    """
+    if sys.platform != "linux":
+        return None
+    try:
+        state = os.statvfs(SHARED_MEMORY)
+    except OSError:
+        return 0
+    # Without the right to write there, nothing is free for this process.
+    return usable_memory(state.f_bavail * state.f_frsize) if os.access(SHARED_MEMORY, os.W_OK | os.X_OK) else 0
 
 
 def _folders(controller: str) -> Iterator[Path]:

@@ -34,12 +34,14 @@ class EpochReport:
         is_best: Whether this epoch has the highest selection metric so far (the first of equals).
         save: Writes ``state.pt`` (to resume after this epoch) and ``best.pt`` (the model of the best epoch, to
             evaluate) into a directory that exists. Must be called before the next report is requested.
+        not_replayed: Why no CUDA graph replays the steps, where ``training.graph`` asks for one; ``None`` otherwise.
     """
 
     epoch: int
     metrics: Mapping[str, float]
     is_best: bool
     save: Callable[[Path], None]
+    not_replayed: str | None = None
 
 
 Outcome = EpochReport | DivergedError | UserError

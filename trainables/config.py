@@ -14,12 +14,14 @@ References:
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 from trainables.errors import ConfigError
+from trainables.hyper_parameters import Space
+from trainables.loss_parameters import LOSS_TABLE
 from trainables.metric_table import may_select, name_parts
 from trainables.model_parameters import (
     FEATURES,
@@ -61,18 +63,11 @@ ParameterValue = bool | int | float | str | tuple[float, ...]
 TOKENIZERS = ("english", "words", "characters")
 """The tokenizers that ship; see ``trainables.data.tokenizers``."""
 
+GraphUse = Literal["auto", "on", "off"]
+"""Whether steps are static, see ``TrainingConfig.graph``."""
+
 Precision = Literal["float32", "bf16", "auto"]
 """Precision of matrix products; ``auto`` is bf16 on a GPU that has bf16, and float32 elsewhere."""
-
-CHANGEABLE = (
-    "learning_rate",
-    "learning_rate_drop_epochs",
-    "learning_rate_drop_factor",
-    "weight_decay",
-    "gradient_clip",
-    "batch_size",
-)
-"""Settings of ``training`` that may change from an epoch on; the other settings hold for the whole training."""
 
 
 @dataclass(frozen=True)
@@ -110,9 +105,26 @@ class Allowed:
         return lowest if self.maximum == math.inf else f"{lowest}, at most {self.maximum:g}"
 
 
+@dataclass(frozen=True)
+class Searched:
+    """The range, or the values, of a setting that can be searched."""
+
+    space: Space
+
+
+@dataclass(frozen=True)
+class Changeable:
+    """Marks a setting that may change from an epoch on; the other settings hold for the whole training."""
+
+
+Schedule = Literal["drops", "cosine"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
     """How a model is trained; the defaults are those of VSE++ [Faghri2018].
+
+    The default ranges are two decades around these, and batch sizes that fit a small GPU.
 
     Attributes:
         epochs: Passes over the train split, >= 1.
@@ -155,28 +167,32 @@ class TrainingConfig:
         precision: Precision of matrix products and convolutions: ``float32``, ``bf16``, or ``auto``: bf16 on a GPU that
             has it.
             GRUs, lengths, similarities and losses are float32 always.
+        graph: ``on``: steps have fixed shapes, which a GPU replays as a CUDA graph. ``off``: Python starts each
+            operation. ``auto`` is ``on`` where there is a GPU.
         finetune_learning_rate: The rate of all parameters from then on, > 0; ``None`` keeps the rates. Published:
             2e-5 for 15 epochs after 30 frozen epochs [Faghri2018, section 4].
     """
 
     epochs: Annotated[int, Allowed(1)] = 30
     batches: Literal["pairs", "images"] = "pairs"
-    batch_size: Annotated[int, Allowed(2)] = 128
+    batch_size: Annotated[int, Allowed(2), Searched([32, 64, 128, 256]), Changeable()] = 128
     captions_per_image: Annotated[int, Allowed(1)] = 5
     scale_epochs: bool = False
     optimizer: Literal["adam", "sgd"] = "adam"
-    learning_rate: Annotated[float, Allowed(0, is_open=True)] = 2e-4
-    learning_rate_schedule: Literal["drops", "cosine"] = "drops"
-    learning_rate_drop_epochs: Annotated[int, Allowed(1)] = 15
-    learning_rate_drop_factor: Annotated[float, Allowed(0, is_open=True, maximum=1)] = 0.1
-    warmup_epochs: Annotated[int, Allowed(0)] = 0
-    weight_decay: Annotated[float, Allowed(0)] = 0.0
-    weight_decay_of: Literal["all", "matrices"] = "all"
-    weight_average: Annotated[float, Allowed(0, maximum=0.99999)] = 0.0
-    backbone_learning_rate: Annotated[float | None, Allowed(0, is_open=True)] = None
-    loss_learning_rate: Annotated[float | None, Allowed(0, is_open=True)] = None
-    gradient_clip: Annotated[float | None, Allowed(0, is_open=True)] = 2.0
-    embedding_size: Annotated[int, Allowed(1)] = 1024
+    learning_rate: Annotated[float, Allowed(0, is_open=True), Searched((2e-5, 2e-3, "log")), Changeable()] = 2e-4
+    learning_rate_schedule: Annotated[Schedule, Searched(["drops", "cosine"])] = "drops"
+    learning_rate_drop_epochs: Annotated[int, Allowed(1), Searched((3, 30, "int")), Changeable()] = 15
+    learning_rate_drop_factor: Annotated[
+        float, Allowed(0, is_open=True, maximum=1), Searched((0.05, 1.0, "log")), Changeable()
+    ] = 0.1
+    warmup_epochs: Annotated[int, Allowed(0), Searched((0, 5, "int"))] = 0
+    weight_decay: Annotated[float, Allowed(0), Searched((1e-6, 1e-2, "log")), Changeable()] = 0.0
+    weight_decay_of: Annotated[Literal["all", "matrices"], Searched(["all", "matrices"])] = "all"
+    weight_average: Annotated[float, Allowed(0, maximum=0.99999), Searched([0.0, 0.99, 0.999])] = 0.0
+    backbone_learning_rate: Annotated[float | None, Allowed(0, is_open=True), Searched((1e-6, 1e-4, "log"))] = None
+    loss_learning_rate: Annotated[float | None, Allowed(0, is_open=True), Searched((1e-4, 1e-1, "log"))] = None
+    gradient_clip: Annotated[float | None, Allowed(0, is_open=True), Searched((0.2, 20.0, "log")), Changeable()] = 2.0
+    embedding_size: Annotated[int, Allowed(1), Searched([256, 512, 1024])] = 1024
     word_size: Annotated[int, Allowed(1)] = 300
     length_buckets: Annotated[int, Allowed(1)] = 1
     duplicates: Literal["mask", "negatives"] = "mask"
@@ -185,6 +201,7 @@ class TrainingConfig:
     patience: Annotated[int | None, Allowed(1)] = None
     augment: bool = True
     precision: Precision = "float32"
+    graph: GraphUse = "auto"
     finetune: bool = False
     frozen_epochs: Annotated[int, Allowed(0)] = 0
     finetune_learning_rate: Annotated[float | None, Allowed(0, is_open=True)] = None
@@ -249,6 +266,13 @@ def check_bank(model: str, loss: str, bank: object) -> None:
         raise ConfigError(NO_BANK.format(model))
 
 
+def similarity_notes(config: "TrialConfig") -> Iterator[str]:
+    """Yield a sentence if a loss takes similarities to be cosines, and those of the model are none."""
+    model, loss = MODEL_TABLE.get(config.model), LOSS_TABLE.get(config.loss)
+    if model is not None and loss is not None and loss.takes_cosines and not model.is_bounded:
+        yield f"{config.model}: its similarities have no bounds, and {config.loss} {loss.takes_cosines}"
+
+
 def derive_seed(seed: int, *purpose: str | int, bits: int = 63) -> int:
     """Return a seed in [0, 2**bits) for a purpose, e.g. ``derive_seed(0, "batches", 7)``; equal on all machines."""
     digest = hashlib.sha256("/".join(map(str, (seed, *purpose))).encode()).digest()
@@ -280,15 +304,20 @@ TRAINING_LEFT_OUT: Mapping[str, Any] = {
     "weight_average": 0.0,
     "backbone_learning_rate": None,
     "loss_learning_rate": None,
+    "graph": "auto",
 }
 """Settings of ``training`` that are not written where they have these values, likewise."""
-RANGES: Mapping[str, Allowed] = {
-    name: part
+_NOTED = [
+    (name, part)
     for name, hint in get_type_hints(TrainingConfig, include_extras=True).items()
-    for part in get_args(hint)
-    if isinstance(part, Allowed)
-}
+    for part in getattr(hint, "__metadata__", ())
+]
+RANGES: Mapping[str, Allowed] = {name: part for name, part in _NOTED if isinstance(part, Allowed)}
 """Setting of ``training`` -> numbers that it accepts; settings that may be ``None`` accept ``None`` too."""
+SEARCHED: Mapping[str, Space] = {name: part.space for name, part in _NOTED if isinstance(part, Searched)}
+"""Setting of ``training`` that can be searched -> where, by default."""
+CHANGEABLE = tuple(name for name, part in _NOTED if isinstance(part, Changeable))
+"""Settings of ``training`` that may change from an epoch on."""
 
 
 @dataclass(frozen=True, kw_only=True)

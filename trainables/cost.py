@@ -17,8 +17,9 @@ from itertools import islice
 
 import torch
 
-from trainables.config import TrainingConfig, TrialConfig
-from trainables.data.dataset import Dataset, Split
+from trainables.config import TrialConfig
+from trainables.data.batches import count_steps
+from trainables.data.dataset import Dataset
 from trainables.errors import DivergedError
 from trainables.fused import stack_shape, train_stacked
 from trainables.losses import NotANumberError
@@ -89,14 +90,7 @@ def measure_pace(config: TrialConfig, data: Dataset, device: torch.device, steps
     take_steps(trial, 1)
     evaluate_with_cocos(trial)
     step, evaluation = step_seconds(partial(take_steps, trial), steps), quickest(partial(evaluate_with_cocos, trial))
-    return Pace(device.type, count_steps(data.splits["train"], config.training), step, evaluation)
-
-
-def count_steps(split: Split, training: TrainingConfig) -> int:
-    """Return the steps of an epoch: batches of captions, or of images, without a last batch of a single item."""
-    count = len(split.image_rows) if training.batches == "images" else len(split.offsets) - 1
-    whole, rest = divmod(count, training.batch_size)
-    return whole + (rest > 1)
+    return Pace(device.type, count_steps(data.splits["train"], config.training, config.seed), step, evaluation)
 
 
 def step_seconds(take: Callable[[int], object], steps: int = STEPS) -> float:
@@ -149,7 +143,7 @@ def measure_rates(
         _forget_memory(device)
     pace = measure_pace(config, data, device)
     rates = {1: 3600 / pace.epoch_seconds}
-    steps = count_steps(data.splits["train"], config.training)
+    steps = count_steps(data.splits["train"], config.training, config.seed)
     without_gain = 0
     for size in sizes:
         try:

@@ -28,7 +28,7 @@ from trainables.data.source import Source, find_source
 from trainables.data.tokenizers import REASONS, THRESHOLD, UNKNOWN, Tokenizer, VocabularyName
 from trainables.errors import DataError
 from trainables.files import remembered
-from trainables.judgements.files import find_judgement_files, load_judgements
+from trainables.judgement_files import describe_judgements
 from trainables.ranks import chance_rsum
 
 UNKNOWN_SHARE = 1 / 3
@@ -50,7 +50,7 @@ class Description:
     ``inputs`` maps a further input to ``file``, and ``shape``, ``dtype``, ``missing`` of arrays; see ``data.inputs``.
     ``digest`` maps a kind of features to the digest of captions, splits and features, and ``none`` to that of captions
     alone. ``features`` maps kind and split to ``file``, ``shape`` and ``dtype``. ``judgements`` maps a split to
-    ``Judgements.counts`` of each source. ``warnings`` are signs that a setting does not fit the data, and ``notes``
+    ``JudgedSplit.counts`` of each source. ``warnings`` are signs that a setting does not fit the data, and ``notes``
     facts that are no problems. Vocabulary and tokenizer are none if the captions cannot be read. ``ceilings`` maps a
     split to the most that ``i2t_r1`` and ``t2i_r1`` can be, in percent, because images or captions are there several
     times. ``zero_shot`` is the rsum on val of the features of both sides as they are; it is none where their dimensions
@@ -132,7 +132,7 @@ def describe_dataset(
     if data is not None:
         _describe_repeats(description, source, data, has_features=of_images is not None)
         description.zero_shot = _zero_shot(data.splits["val"])
-        _describe_judgements(description, name, data_root, source, data, corpus)
+        _describe_judgements(description, name, data_root, data, corpus)
     return description
 
 
@@ -199,25 +199,15 @@ def _describe_repeats(description: Description, source: Source, data: Dataset, *
     description.notes += repeat_notes(members, what)
 
 
-def _describe_judgements(
-    description: Description, name: str, data_root: Path, source: Source, data: Dataset, corpus: Corpus
-) -> None:
+def _describe_judgements(description: Description, name: str, data_root: Path, data: Dataset, corpus: Corpus) -> None:
     """Add the judgements; damaged files are problems."""
     try:
-        files = find_judgement_files(source)
-        judged = load_judgements(name, data_root, data.splits, corpus)
+        counts, notes = describe_judgements(name, data_root, data.splits, corpus)
     except DataError as error:
         description.problems += error.problems
         return
-    description.judgements |= {
-        split: [judgement_set.counts() for judgement_set in of_split] for split, of_split in judged.items()
-    }
-    used = {counts["name"] for split_counts in description.judgements.values() for counts in split_counts}
-    description.notes += [
-        f"{', '.join(file.name for file in files[judges])}: no judged pair is of images and captions of this dataset"
-        for judges in files
-        if judges not in used
-    ]
+    description.judgements |= counts
+    description.notes += notes
 
 
 def _doubts_about(description: Description) -> Iterator[str]:

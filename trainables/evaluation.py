@@ -1,6 +1,6 @@
 """Evaluation of a model: encode a split, compare every image with every caption, count ranks."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,8 +18,7 @@ from trainables.data.batches import Batch, ResidentSplit
 from trainables.data.dataset import Dataset, Split
 from trainables.data.tokenizers import ENGLISH
 from trainables.errors import CheckpointError
-from trainables.judgements import Integers, JudgedQueries, Judgements, Pairs
-from trainables.judgements.judged_metrics import TOP, DirectionRanks, JudgedRanks
+from trainables.judged_ranks import JudgedRanks, JudgedSplit
 from trainables.losses import Loss, NotANumberError
 from trainables.metric_values import Values, values_of_plugins
 from trainables.metrics import (
@@ -31,7 +30,7 @@ from trainables.metrics import (
 )
 from trainables.models import build_model
 from trainables.models.retrieval_model import RetrievalModel
-from trainables.positive_ranks import PairScores, Scores, rank_by_scores
+from trainables.positive_ranks import Scores, rank_by_scores
 from trainables.ranks import Ranks
 from trainables.representations import Gallery, is_finite
 from trainables.seeding import choose_device
@@ -100,12 +99,12 @@ def rank_checkpoint(
     data: Dataset,
     splits: Sequence[str],
     *,
-    judgements: Mapping[str, Sequence[Judgements]] | None = None,
+    judgements: Mapping[str, Sequence[JudgedSplit]] | None = None,
     device: str = "auto",
 ) -> dict[str, RankedSplit]:
     """Return split -> result of a checkpoint's best model.
 
-    Judgements are given by split, see ``judgements.files``.
+    Judgements are given by split, see ``judgement_files``.
 
     Raises:
         CheckpointError: If the checkpoint is damaged, or was trained on another dataset.
@@ -122,7 +121,7 @@ def rank_checkpoint(
     return ranked
 
 
-def rank_split(split: Split, scores: Scores, judgements: Sequence[Judgements] = ()) -> RankedSplit:
+def rank_split(split: Split, scores: Scores, judgements: Sequence[JudgedSplit] = ()) -> RankedSplit:
     """Return the result of the scores of a split's images and captions."""
     if split.labels is not None:
         ranks = rank_classmates(scores, torch.from_numpy(split.labels.astype(np.int64))).cpu()
@@ -133,7 +132,7 @@ def rank_split(split: Split, scores: Scores, judgements: Sequence[Judgements] = 
     of_similarities = values_of_similarities(scores, owners)
     metrics = metrics_of_ranks(i2t, t2i, owners.cpu(), of_similarities=of_similarities)
     kept = ranks_of(split, i2t, t2i)
-    judged = tuple(rank_judged(scores, judgement_set) for judgement_set in judgements)
+    judged = tuple(judgement_set.rank(scores) for judgement_set in judgements)
     return RankedSplit(metrics, kept, judged, values_of_plugins(kept, of_similarities))
 
 
@@ -231,73 +230,3 @@ def encode_captions(model: RetrievalModel, split: ResidentSplit) -> Any:
     with model.computing():
         encoded = model.gather(model.encode_captions(*split.captions(part)) for part in order.split(CHUNK))
     return encoded[order.argsort().to(split.device)]
-
-
-QUERIES_AT_A_TIME = 256
-"""Number of queries ranked at a time; limits memory and changes no result."""
-
-
-def rank_judged(scores: PairScores, judgements: Judgements) -> JudgedRanks:
-    """Return the ranks that scores give to the candidates that fit."""
-    return JudgedRanks(
-        judgements.name,
-        judgements.digest,
-        _rank_direction(scores.between, judgements.i2t, scores),
-        _rank_direction(lambda captions, images: scores.between(images, captions).T, judgements.t2i, scores),
-    )
-
-
-def _rank_direction(
-    ask: Callable[[Tensor, Tensor], Tensor], direction: JudgedQueries, scores: PairScores
-) -> DirectionRanks:
-    """Rank the candidates of one direction; ``ask`` returns the scores of queries with candidates."""
-    sides = direction.queries, direction.gallery
-    queries, gallery = (torch.from_numpy(places.astype(np.int64)).to(scores.device) for places in sides)
-    parts: list[tuple[Integers, ...]] = []
-    for first in range(0, len(queries), QUERIES_AT_A_TIME):
-        rows = slice(first, first + QUERIES_AT_A_TIME)
-        # Scores round: a wrong candidate within rounding of a right candidate is a tie, and ranks first.
-        parts.append(_rank_block(ask(queries[rows], gallery), direction, first, scores.tolerance))
-    positions, annotated, condensed, known = (np.concatenate(part) for part in zip(*parts, strict=True))
-    counts = np.bincount(direction.positives[0], minlength=len(queries)).astype(np.int32)
-    if direction.absent is not None:
-        # What is no candidate is behind all candidates.
-        positions = np.insert(positions, np.repeat(np.cumsum(counts), direction.absent), len(gallery) + 1)
-        counts = counts + direction.absent
-    return DirectionRanks(direction.owners, counts, positions, annotated, condensed, known)
-
-
-def _rank_block(scores: Tensor, direction: JudgedQueries, first: int, tolerance: float) -> tuple[Integers, ...]:
-    """Return positions, annotated ranks, condensed positions and known candidates of some queries."""
-    positives = _mask(direction.positives, scores, first)
-    annotated = _mask(direction.annotated, scores, first)
-    positions = _positions(scores, positives, ~positives, tolerance)
-    own = _positions(scores, annotated, ~annotated, tolerance)
-    best = np.cumsum([0, *annotated.sum(1).tolist()])[:-1]
-    nothing = np.empty(0, dtype=np.int32)
-    if direction.judged is None:
-        return positions, own[best], nothing, nothing
-    judged = _mask(direction.judged, scores, first)
-    top = scores.topk(min(TOP, scores.shape[1])).indices
-    known = judged.gather(1, top).sum(1).cpu().numpy().astype(np.int32)
-    return positions, own[best], _positions(scores, positives, judged & ~positives, tolerance), known
-
-
-def _mask(pairs: Pairs, scores: Tensor, first: int) -> Tensor:
-    """Return which candidates belong to some pairs, bool, in the shape of the scores of queries from the first on."""
-    low, high = np.searchsorted(pairs[0], [first, first + len(scores)])
-    rows, columns = torch.from_numpy(pairs[:, low:high].astype(np.int64)).to(scores.device)
-    mask = torch.zeros_like(scores, dtype=torch.bool)
-    mask[rows - first, columns] = True
-    return mask
-
-
-def _positions(scores: Tensor, positives: Tensor, against: Tensor, tolerance: float) -> Integers:
-    """Return the positions of positives among themselves and the candidates of ``against``, query after query."""
-    counts = positives.sum(1)
-    best = scores.masked_fill(~positives, -torch.inf).topk(int(counts.max())).values
-    others = scores.masked_fill(~against, -torch.inf).sort(1).values
-    harder = others.shape[1] - torch.searchsorted(others, best - tolerance)
-    place = torch.arange(1, best.shape[1] + 1, device=scores.device)
-    positions: Integers = (harder + place)[place <= counts[:, None]].cpu().numpy().astype(np.int32)
-    return positions

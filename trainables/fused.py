@@ -307,7 +307,7 @@ class StackedEpoch:
             batch_of_trial[0],
             images=stack_images([batch.images for batch in batch_of_trial]),
             tokens=torch.stack([pad(part, (0, longest - part.shape[-1])) for part in map(_tokens, batch_of_trial)]),
-            lengths=torch.stack([batch.lengths for batch in batch_of_trial]),
+            lengths=torch.stack([part for batch in batch_of_trial if isinstance(part := batch.lengths, Tensor)]),
         )
 
     def _read(self) -> None:

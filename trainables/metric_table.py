@@ -105,13 +105,6 @@ class Metric:
         """Whether it is a mean over queries, so that images have values of their own, over which tests run."""
         return not self.median and (self.of_queries is not None or bool(self.parts))
 
-    @property
-    def range_text(self) -> str:
-        """Its range in words, such as ``0–600``; empty where an end is infinite."""
-        if math.isinf(self.high) or math.isinf(self.low):
-            return ""
-        return f"{self.low:g} to 1" if self.high == 1 else f"{self.low:g}–{self.high:g}"
-
 
 def recall(positions: "Positions", _: "Counts", *, first: int) -> "NDArray[np.float64]":
     """Return 100 for a query with a positive among its ``first`` candidates, and 0 for others, shape (Q,)."""

@@ -1,7 +1,12 @@
-"""The input features and the parameters of each model, and the names of backbones, checked before torch is imported.
+"""The table of models, known before torch is imported: class, name in print, inputs, and parameters.
 
-A model's parameters are keyword arguments of its constructor. This module has the names and accepted values, so that
-wrong ``model_parameters`` of a config are refused before a search starts.
+A model's parameters are keyword arguments of its constructor. Their entries (``hyper_parameters``) have default, rule
+and searched range, so that wrong ``model_parameters`` are refused before a search starts. The default ranges hold the
+published lambdas of SCAN, 4 to 20 [Lee2018], and the radius of WSABIE's maps [Weston2011].
+
+References:
+    [Lee2018] Lee et al., Stacked Cross Attention for Image-Text Matching. arXiv:1803.08024; code kuanghuei/SCAN@053693f
+    [Weston2011] Weston et al., WSABIE: Scaling Up To Large Vocabulary Image Annotation, section 2. IJCAI 2011
 """
 
 from collections.abc import Callable, Mapping
@@ -10,7 +15,8 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from trainables.errors import ConfigError
-from trainables.parameter_values import NOT_NEGATIVE, POSITIVE, SWITCH, Domain, domain_like, one_of
+from trainables.hyper_parameters import Entries, HyperParameter, declared_parameters
+from trainables.parameter_values import NOT_NEGATIVE, POSITIVE, SWITCH, Domain, one_of
 from trainables.plugins.in_use import NameTable
 
 # fmt: off
@@ -72,11 +78,18 @@ SHARE = Domain(
 )
 """Share of numbers that dropout drops."""
 
-HEADS = one_of("linear", "mlp", "residual", "identity")
-"""Heads, which map features of images or captions into the joint space."""
+# ``identity`` is a baseline, and wants features of ``training.embedding_size`` dimensions.
+HEAD = HyperParameter("linear", one_of("linear", "mlp", "residual", "identity"), ["linear", "mlp", "residual"])
+"""Head, which maps features of images or captions into the joint space."""
 
 NORMS = one_of("clipped_l2norm", "l2norm", "clipped_l1norm", "l1norm", "clipped", "softmax", "no_norm")
 """SCAN's norms of the products of regions and words before the softmax."""
+
+
+def _attention(default: float, source: str) -> HyperParameter:
+    """Return the entry of an inverse temperature of attention."""
+    return HyperParameter(default, POSITIVE, (2.0, 30.0, "log"), source=source)
+
 
 GSMN_PARTS = 16
 """Parts of a vector whose cosines are a matching vector of GSMN."""
@@ -90,8 +103,10 @@ class ModelEntry:
     """What is to be known of a model before torch is imported.
 
     Attributes:
+        made_by: Module of ``trainables.models`` and class, joined by a dot.
+        printed: Name in papers; empty for the name itself.
         features: Kind of image features that it reads: ``global`` (I, D), ``regions`` (I, R, D), or ``none``.
-        parameters: Parameter -> accepted values; all parameters have defaults.
+        parameters: Parameter -> its entry.
         inputs: The further inputs that it reads with some parameters.
         reads_lengths: Whether it reads images, or clips, of different numbers of regions, or frames.
         reads_text_features: Whether it reads features of captions instead of their words.
@@ -100,8 +115,10 @@ class ModelEntry:
         parts: Number of equal parts into which it cuts its vectors.
     """
 
+    made_by: str
+    printed: str = ""
     features: str
-    parameters: Mapping[str, Domain]
+    parameters: Entries
     inputs: Inputs = lambda chosen: ()
     reads_lengths: bool = False
     reads_text_features: bool = False
@@ -118,32 +135,50 @@ def _gsmn_inputs(chosen: Mapping[str, object]) -> tuple[str, ...]:
 MODEL_TABLE: Mapping[str, ModelEntry] = {
     # ``backbone`` is for training from pixels, ``pooling`` for regions instead of global features.
     "vsepp": ModelEntry(
+        made_by="vsepp.VSEPP",
+        printed="VSE++",
         features="global",
-        parameters={"backbone": BACKBONE, "weights": WEIGHTS, "pooling": one_of("mean", "max", "gpo")},
+        parameters={
+            "backbone": HyperParameter("resnet50", BACKBONE),
+            "weights": HyperParameter("DEFAULT", WEIGHTS),
+            "pooling": HyperParameter(None, one_of("mean", "max", "gpo")),
+        },
         reads_lengths=True,
     ),
     "vsrn": ModelEntry(
-        features="regions", parameters={"region_norm": one_of("features", "published"), "norm_before_reasoning": SWITCH}
-    ),
-    "scan": ModelEntry(
+        made_by="vsrn.VSRN",
+        printed="VSRN",
         features="regions",
         parameters={
-            "cross_attention": one_of("t2i", "i2t"),
-            "raw_feature_norm": NORMS,
-            "aggregation": one_of("lse", "mean", "max", "sum"),
-            "lambda_softmax": POSITIVE,
-            "lambda_lse": POSITIVE,
-            "negative_slope": NOT_NEGATIVE,
+            "region_norm": HyperParameter("features", one_of("features", "published")),
+            "norm_before_reasoning": HyperParameter(True, SWITCH),
+        },
+    ),
+    "scan": ModelEntry(
+        made_by="scan.SCAN",
+        printed="SCAN",
+        features="regions",
+        parameters={
+            "cross_attention": HyperParameter("t2i", one_of("t2i", "i2t"), ["t2i", "i2t"]),
+            "raw_feature_norm": HyperParameter(
+                "clipped_l2norm", NORMS, ["clipped_l2norm", "l2norm", "clipped_l1norm", "softmax", "no_norm"]
+            ),
+            "aggregation": HyperParameter("lse", one_of("lse", "mean", "max", "sum"), ["lse", "mean"]),
+            "lambda_softmax": _attention(9.0, "SCAN, arXiv:1803.08024, t2i"),
+            "lambda_lse": HyperParameter(6.0, POSITIVE, (2.0, 50.0, "log"), source="SCAN, arXiv:1803.08024, t2i"),
+            "negative_slope": HyperParameter(0.1, NOT_NEGATIVE, source="code of SCAN"),
         },
         reads_lengths=True,
         compares_sets=True,
     ),
     "gsmn": ModelEntry(
+        made_by="gsmn.GSMN",
+        printed="GSMN",
         features="regions",
         parameters={
-            "graph": one_of("published", "paper"),
-            "edges": one_of("dense", "sparse"),
-            "lambda_softmax": POSITIVE,
+            "graph": HyperParameter("published", one_of("published", "paper")),
+            "edges": HyperParameter("dense", one_of("dense", "sparse")),
+            "lambda_softmax": _attention(20.0, "GSMN, arXiv:2004.00277, Flickr30k"),
         },
         inputs=_gsmn_inputs,
         compares_sets=True,
@@ -151,54 +186,67 @@ MODEL_TABLE: Mapping[str, ModelEntry] = {
         parts=GSMN_PARTS,
     ),
     "hgr": ModelEntry(
+        made_by="hgr.HGR",
+        printed="HGR",
         features="regions",
-        parameters={"lambda_softmax": POSITIVE, "dropout": SHARE, "graph_dropout": SHARE},
+        parameters={
+            "lambda_softmax": _attention(4.0, "code of HGR"),
+            "dropout": HyperParameter(0.2, SHARE, (0.0, 0.5), source="code of HGR"),
+            "graph_dropout": HyperParameter(0.5, SHARE, (0.0, 0.7), source="code of HGR"),
+        },
         inputs=lambda chosen: ("role_graphs",),
         reads_lengths=True,
         compares_sets=True,
         parts=2,
     ),
     "ce": ModelEntry(
+        made_by="ce.CE",
+        printed="CE",
         features="none",
         parameters={
-            "clusters": COUNT,
-            "text_clusters": COUNT,
-            "gating": one_of("published", "simultaneous"),
-            "padding": one_of("masked", "published"),
-            "max_tokens": COUNT,
+            "clusters": HyperParameter(8, COUNT, [4, 8, 16]),
+            "text_clusters": HyperParameter(12, COUNT, [8, 12, 20, 28]),
+            "gating": HyperParameter("published", one_of("published", "simultaneous"), ["published", "simultaneous"]),
+            "padding": HyperParameter("masked", one_of("masked", "published")),
+            "max_tokens": HyperParameter(37, COUNT),
         },
         inputs=lambda chosen: ("experts",),
         compares_sets=True,
     ),
-    "wsabie": ModelEntry(features="global", parameters={"radius": POSITIVE}, is_bounded=False),
-    "head": ModelEntry(
+    "wsabie": ModelEntry(
+        made_by="wsabie.WSABIE",
+        printed="WSABIE",
         features="global",
-        parameters={"image_head": HEADS, "caption_head": HEADS, "hidden_size": COUNT},
+        parameters={"radius": HyperParameter(1.0, POSITIVE, (0.3, 10.0, "log"))},
+        is_bounded=False,
+    ),
+    "head": ModelEntry(
+        made_by="head.HeadModel",
+        features="global",
+        parameters={
+            "image_head": HEAD,
+            "caption_head": HEAD,
+            "hidden_size": HyperParameter(None, COUNT, [128, 256, 512]),
+        },
         reads_text_features=True,
     ),
 }
-"""Model -> its entry; the class itself is in ``trainables.models.MODELS``."""
+"""Model -> its entry."""
 
 FEATURES: NameTable[str] = NameTable(
     "models", {name: entry.features for name, entry in MODEL_TABLE.items()}, lambda _, about: str(about["features"])
 )
 """Model -> kind of image features that it reads, of plug-ins too."""
 
-MODEL_PARAMETERS: NameTable[Mapping[str, Domain]] = NameTable(
+MODEL_PARAMETERS: NameTable[Entries] = NameTable(
     "models",
     {name: entry.parameters for name, entry in MODEL_TABLE.items()},
-    lambda _, about: {
-        parameter: domain_like(default, about["space"].get(parameter, {}).get("values", ()))
-        for parameter, default in about["defaults"].items()
-    },
+    lambda _, about: declared_parameters(about, of_loss=False),
 )
-"""Model -> parameter -> accepted values, of plug-ins too."""
+"""Model -> parameter -> its entry, of plug-ins too."""
 
 READS_LENGTHS = tuple(name for name, entry in MODEL_TABLE.items() if entry.reads_lengths)
 """The models that read images, or clips, of different numbers of regions, or frames."""
-
-UNBOUNDED = tuple(name for name, entry in MODEL_TABLE.items() if not entry.is_bounded)
-"""The models whose similarities may lie outside of [-1, 1]."""
 
 
 def further_inputs(model: str, parameters: Mapping[str, object]) -> tuple[str, ...]:
@@ -228,8 +276,8 @@ def check_model_parameters(model: str, parameters: Mapping[str, object]) -> None
                 f"model_parameters.{name}: {model} has no such parameter; did you mean {nearest}? "
                 f"It has {', '.join(known)}"
             )
-        if not known[name].accepts(value):
-            raise ConfigError(f"model_parameters.{name} must be {known[name].rule}, got {value!r:.60}")
+        if not known[name].rule.accepts(value):
+            raise ConfigError(f"model_parameters.{name} must be {known[name].rule.rule}, got {value!r:.60}")
 
 
 def check_identity(side: str, head: str, size: int, embedding_size: int) -> None:

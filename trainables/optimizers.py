@@ -31,8 +31,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from trainables.config import TrainingConfig
-from trainables.loss_parameters import Learnable
+from trainables.config import Schedule, TrainingConfig
+from trainables.hyper_parameters import Learnable
 from trainables.losses.parameters import learnable_of, learned_names, with_values
 
 
@@ -116,23 +116,75 @@ def join_optimizers(optimizers: Iterable[Optimizer]) -> list[Optimizer]:
 def adjust_optimizer(optimizer: torch.optim.Optimizer, training: TrainingConfig, epoch: int) -> None:
     """Set the weight decay and the learning rate of an epoch, from 1.
 
-    Each group has a rate, times one factor: of the drops or the cosine, and of the warm-up. The rate of fine-tuning
-    takes the place of the initial rate; with it there are no drops. The rate is constant within an epoch, so that
-    resuming or stacking a training does not change its rate.
+    Each group has a rate, times one factor: of the schedule, and of the warm-up. The rate of fine-tuning takes the
+    place of the initial rate. The rate is constant within an epoch, so that resuming or stacking a training does not
+    change its rate.
     """
-    warmup = training.warmup_epochs * training.epoch_scale
-    factor, rate = min(1.0, epoch / (warmup + 1)), training.learning_rate
-    tuned = training.finetune_learning_rate if training.trains_backbone(epoch) else None
-    if training.learning_rate_schedule == "cosine":
-        cooled = max(0.0, (epoch - warmup - 0.5) / max(1, training.total_epochs - warmup))
-        factor *= (1 + math.cos(math.pi * cooled)) / 2
-    elif tuned is None:
-        drops = (epoch - 1) // (training.learning_rate_drop_epochs * training.epoch_scale)
-        factor *= training.learning_rate_drop_factor**drops
+    warmed = min(1.0, epoch / (training.warmup_epochs * training.epoch_scale + 1))
+    factor = warmed * SCHEDULES[training.learning_rate_schedule](training, epoch)
+    tuned = _finetune_rate(training, epoch)
     for group in optimizer.param_groups:
         own = training.backbone_learning_rate if group.get("is_backbone", False) else None
-        group["lr"] = factor * next(number for number in (own, tuned, rate) if number is not None)
+        group["lr"] = factor * next(number for number in (own, tuned, training.learning_rate) if number is not None)
         group["weight_decay"] = training.weight_decay if group.get("is_decayed", True) else 0.0
+
+
+def _finetune_rate(training: TrainingConfig, epoch: int) -> float | None:
+    return training.finetune_learning_rate if training.trains_backbone(epoch) else None
+
+
+def _drops(training: TrainingConfig, epoch: int) -> float:
+    """Return the factor of the drops so far; there are none with a rate of fine-tuning."""
+    if _finetune_rate(training, epoch) is not None:
+        return 1.0
+    drops = (epoch - 1) // (training.learning_rate_drop_epochs * training.epoch_scale)
+    return float(training.learning_rate_drop_factor**drops)
+
+
+def _cosine(training: TrainingConfig, epoch: int) -> float:
+    """Return half a cosine's value at the middle of an epoch after the warm-up."""
+    warmup = training.warmup_epochs * training.epoch_scale
+    cooled = max(0.0, (epoch - warmup - 0.5) / max(1, training.total_epochs - warmup))
+    return (1 + math.cos(math.pi * cooled)) / 2
+
+
+SCHEDULES: Mapping[Schedule, Callable[[TrainingConfig, int], float]] = {"drops": _drops, "cosine": _cosine}
+"""``training.learning_rate_schedule`` -> the factor on the rates in an epoch, from 1."""
+
+
+class HeldRates:
+    """Learning rates in tensors that keep their place, so that a captured step has the rate of its epoch."""
+
+    def __init__(self) -> None:
+        self._rates: dict[int, Tensor] = {}
+
+    @contextmanager
+    def in_force(self, optimizers: Sequence[Optimizer]) -> Iterator[None]:
+        """Let optimisers take their present rates from tensors during a ``with`` block.
+
+        The optimisers are the same in each call, or new ones follow them. A rate on a GPU is float32.
+        """
+        groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+        former = [(group["lr"], group.get("capturable")) for group in groups]
+        for optimizer in optimizers:
+            # PyTorch warns of a step that is not captured, which here checks a captured one.
+            optimizer._warned_capturable_if_run_uncaptured = True
+        for (number, group), (rate, _) in zip(enumerate(groups), former, strict=True):
+            if group["params"]:
+                device = group["params"][0].device
+                dtype = torch.float64 if device.type == "cpu" else torch.float32
+                held = self._rates.setdefault(number, torch.zeros((), dtype=dtype, device=device))
+                group["lr"] = held.fill_(rate)
+            group["capturable"] = True
+        try:
+            yield
+        finally:
+            for group, (rate, capturable) in zip(groups, former, strict=True):
+                group["lr"] = rate
+                if capturable is None:
+                    del group["capturable"]
+                else:
+                    group["capturable"] = capturable
 
 
 class WeightAverage:
@@ -204,10 +256,13 @@ class _Learned:
         names = learned_names(loss)
         return with_values(loss, {name: self._how[name].value(self.raw[name]) for name in names}) if names else loss
 
-    def zero_grad(self) -> None:
-        """Forget the gradients."""
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients, or set them to 0 where they lie."""
         for raw in self.raw.values():
-            raw.grad = None
+            if set_to_none or raw.grad is None:
+                raw.grad = None
+            else:
+                raw.grad.zero_()
 
     @torch.no_grad()
     def put_back(self) -> None:

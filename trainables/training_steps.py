@@ -76,11 +76,23 @@ class StepLosses:
 
 
 class _Latest:
-    """The latest embeddings of one side, (B, E), without gradient, and their groups, (B,), see ``Batch``."""
+    """The latest embeddings of one side, (B, E), without gradient, and their groups, (B,), see ``Batch``.
+
+    Full, they keep their place in memory, also in later epochs.
+    """
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._vectors: Tensor | None = None
+        self._kept: tuple[Tensor, Tensor] | None = None
+        self._full: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Embeddings and groups of a side that is full; empty before."""
+        return () if self._kept is None or self._kept is not self._full else self._full
+
+    def clear(self) -> None:
+        self._kept = None
 
     def exchange(self, vectors: Tensor, groups: Tensor, of_queries: Tensor) -> tuple[Tensor, Tensor]:
         """Return a batch's embeddings and then those kept, and which of those kept are of another group than a query.
@@ -88,12 +100,21 @@ class _Latest:
         Afterwards the batch is kept too, instead of the oldest embeddings where there is no room. Vectors are (N, E),
         groups (N,), groups of queries (Q,); the results are (N + B, E), without gradient, and (Q, B), bool.
         """
-        if self._vectors is None:
-            self._vectors, self._groups = vectors.detach()[:0], groups[:0]
-        candidates, are_others = torch.cat([vectors.detach(), self._vectors]), of_queries[:, None] != self._groups
-        kept = torch.cat([self._vectors, vectors.detach()]), torch.cat([self._groups, groups])
-        self._vectors, self._groups = (part[-self._size :] for part in kept)
+        own = vectors.detach()
+        kept, kept_groups = self._kept or (own[:0], groups[:0])
+        candidates, are_others = torch.cat([own, kept]), of_queries[:, None] != kept_groups
+        joined = torch.cat([kept, own]), torch.cat([kept_groups, groups])
+        self._keep(joined[0][-self._size :], joined[1][-self._size :])
         return candidates, are_others
+
+    def _keep(self, vectors: Tensor, groups: Tensor) -> None:
+        self._kept = vectors, groups
+        if len(vectors) == self._size:
+            if self._full is None:
+                self._full = vectors.clone(), groups.clone()
+            for place, values in zip(self._full, self._kept, strict=True):
+                place.copy_(values)
+            self._kept = self._full
 
 
 class Bank:
@@ -105,6 +126,17 @@ class Bank:
     def __init__(self, size: int) -> None:
         """Make an empty bank of at most ``size`` >= 1 images and as many captions."""
         self._images, self._captions = _Latest(size), _Latest(size)
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """What a full bank holds, in tensors that keep their place; empty before the bank is full."""
+        sides = self._images.tensors, self._captions.tensors
+        return [tensor for side in sides for tensor in side] if all(sides) else []
+
+    def clear(self) -> None:
+        """Forget all embeddings."""
+        self._images.clear()
+        self._captions.clear()
 
     def candidates(
         self, model: RetrievalModel, images: Tensor, captions: Tensor, batch: Batch
@@ -133,6 +165,61 @@ def make_bank(loss: Loss, model: RetrievalModel) -> Bank | None:
     return Bank(size) if size else None
 
 
+class TrainingStep:
+    """A step of a training: similarities, loss, gradients, clipping, optimiser, constraints.
+
+    Attributes:
+        bank: The embeddings of earlier batches; ``None`` where the loss asks for none.
+    """
+
+    def __init__(
+        self,
+        model: RetrievalModel,
+        loss: Loss,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip: float | None,
+        learned: LearnedParameters,
+        *,
+        keeps_gradients: bool = False,
+    ) -> None:
+        """Take the parts of a training; see ``train_epoch``.
+
+        With ``keeps_gradients`` gradients keep their place in memory: they are set to 0 before a step, not dropped.
+
+        Raises:
+            ConfigError: If the loss asks for a bank, and the model has none, see ``make_bank``.
+        """
+        self._model, self._loss, self._optimizer, self._clip = model, loss, optimizer, gradient_clip
+        self._learned, self._keeps_gradients = learned, keeps_gradients
+        self.bank = make_bank(loss, model)
+
+    def take(self, batch: Batch, watch: Callable[[Tensor, Batch], None] | None = None) -> Tensor:
+        """Take the step of a batch, and return its loss, shape (), before the step.
+
+        Raises:
+            NotANumberError: If a similarity is NaN, see ``trainables.losses.directions``.
+        """
+        model, learned = self._model, self._learned
+        images, captions = encode(model, batch)
+        similarity = model.compare(images, captions)
+        if watch is not None:
+            watch(similarity, batch)
+        constant = () if self.bank is None else (self.bank.candidates(model, images, captions, batch),)
+        compute: Callable[..., Tensor] = learned.in_force(self._loss)
+        value = compute(similarity, batch.positives, batch.ignore, *constant)
+        self._optimizer.zero_grad(set_to_none=not self._keeps_gradients)
+        learned.zero_grad(set_to_none=not self._keeps_gradients)
+        if value.requires_grad:
+            # The loss requires no gradient where neither the model nor the loss has parameters to learn.
+            value.backward()
+        if self._clip is not None:
+            torch.nn.utils.clip_grad_norm_(list(model.parameters()), self._clip)
+        self._optimizer.step()
+        learned.step()
+        model.constrain()
+        return value.detach()
+
+
 def train_epoch(
     model: RetrievalModel,
     loss: Loss,
@@ -154,30 +241,14 @@ def train_epoch(
         DivergedError: If a loss is not finite; the error names the first such step.
     """
     model.train()
-    learned = learned or LearnedParameters(torch.device("cpu"))
-    losses, bank = StepLosses(epoch, place=place_of_loss(loss)), make_bank(loss, model)
-    for steps, batch in enumerate(batches, start=1):
+    step = TrainingStep(model, loss, optimizer, gradient_clip, learned or LearnedParameters(torch.device("cpu")))
+    losses = StepLosses(epoch, place=place_of_loss(loss))
+    for number, batch in enumerate(batches, start=1):
         try:
-            images, captions = encode(model, batch)
-            similarity = model.compare(images, captions)
-            if watch is not None:
-                watch(similarity, batch)
-            constant = () if bank is None else (bank.candidates(model, images, captions, batch),)
-            compute: Callable[..., Tensor] = learned.in_force(loss)
-            value = compute(similarity, batch.positives, batch.ignore, *constant)
+            value = step.take(batch, watch)
         except NotANumberError as error:
-            raise DivergedError("train/similarity", math.nan, epoch, steps) from error
+            raise DivergedError("train/similarity", math.nan, epoch, number) from error
         losses.add(value)
-        optimizer.zero_grad(set_to_none=True)
-        learned.zero_grad()
-        if value.requires_grad:
-            # The loss requires no gradient where neither the model nor the loss has parameters to learn.
-            value.backward()
-        if gradient_clip is not None:
-            torch.nn.utils.clip_grad_norm_(list(model.parameters()), gradient_clip)
-        optimizer.step()
-        learned.step()
-        model.constrain()
         if average is not None:
             average.step()
     return losses.mean()

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainables.capturable import Parts, find_obstacle
 from trainables.checkpoint import BEST, STATE, EpochReport, read_file, write_file
 from trainables.cocos import Spread, count_contributions, spreads
-from trainables.config import TrialConfig, check_metric, derive_seed
-from trainables.data.batches import Batch, ResidentSplit, epoch_batches
+from trainables.config import TrainingConfig, TrialConfig, check_metric, derive_seed
+from trainables.data.batches import Batch, ResidentSplit, draw_batches, epoch_batches
 from trainables.data.dataset import Dataset
 from trainables.data.tokenizers import ENGLISH
 from trainables.errors import Blaming, CheckpointError, DivergedError
@@ -30,6 +32,7 @@ from trainables.models import build_model
 from trainables.optimizers import LearnedParameters, WeightAverage, adjust_optimizer, build_optimizer
 from trainables.parameter_values import LEARNED
 from trainables.seeding import choose_device, generator, make_deterministic, seed_torch
+from trainables.static_steps import CudaGraph, EpochSteps, StaticSteps
 from trainables.training_steps import train_epoch
 
 COCOS_BATCHES = 8
@@ -85,6 +88,8 @@ class Trial:
         learned: The values of the learned hyper-parameters.
         average: The average of the weights, which is evaluated in their place; ``None`` where none is taken.
         on_step: See ``run_trial``.
+        static_steps: The static steps of the trial; ``None`` where it has none.
+        not_replayed: Why no graph replays the steps, where ``training.graph`` asks for one; ``None`` otherwise.
     """
 
     def __init__(
@@ -120,6 +125,8 @@ class Trial:
         self.best_weights: dict[str, Tensor] = {}
         self.best_learned: dict[str, float] = {}
         self.on_step: Callable[[int], None] = lambda step: None
+        self.static_steps: StaticSteps | None = None
+        self.not_replayed: str | None = None
         self._first_steps: list[dict[str, Tensor]] = []
 
     def run_epoch(self) -> EpochReport:
@@ -142,12 +149,48 @@ class Trial:
     def train(self) -> float:
         """Take the steps of the epoch that has begun, and return their mean loss (``DivergedError`` if not finite)."""
         seed_torch(self.config.seed, "epoch", self.epoch)
-        clip = self.config.at(self.epoch).training.gradient_clip
+        training = self.config.at(self.epoch).training
+        if self._has_static_steps(training):
+            return self._train_statically(training)
+        clip = training.gradient_clip
         batches = _counted(self.batches(), self.on_step)
         return train_epoch(
             *(self.model, self.loss, self.optimizer, batches, clip, self.epoch),
             *(self.learned, self.count_step, self.average),
         )
+
+    def _has_static_steps(self, training: TrainingConfig) -> bool:
+        """Whether the epoch is trained by static steps; otherwise ``not_replayed`` says why, where they were wanted."""
+        device = self.train_split.device
+        if training.graph == "off" or (training.graph == "auto" and device.type == "cpu"):
+            return False
+        self.not_replayed = find_obstacle(Parts(self.model, self.loss, self.train_split, training))
+        if self.static_steps is None and self.not_replayed is None:
+            make_graph = None if device.type == "cpu" else partial(CudaGraph, device)
+            self.static_steps = StaticSteps(self.model, self.train_split, make_graph)
+        if self.static_steps is not None:
+            self.not_replayed = self.not_replayed or self.static_steps.problem
+        return self.not_replayed is None
+
+    def _train_statically(self, training: TrainingConfig) -> float:
+        assert self.static_steps is not None
+        watched = max(0, training.cocos_steps - len(self._first_steps)) if self.epoch == 1 else 0
+        steps = EpochSteps(
+            training=training,
+            loss=self.loss,
+            optimizer=self.optimizer,
+            learned=self.learned,
+            average=self.average,
+            batches=draw_batches(self.train_split, training, generator(self.config.seed, "batches", self.epoch)),
+            draw=self._draw(training),
+            epoch=self.epoch,
+            watch=self.count_step,
+            watched=watched,
+            on_step=self.on_step,
+        )
+        loss = self.static_steps.train_epoch(steps)
+        self.not_replayed = self.static_steps.problem
+        return loss
 
     def count_step(self, similarity: Tensor, batch: Batch) -> None:
         """Measure COCOS on the similarities of a step, shape (I, C), before the step, if it is one of the first steps.
@@ -161,8 +204,11 @@ class Trial:
     def batches(self) -> Iterator[Batch]:
         """Yield the batches of the epoch that has begun; seed, epoch, split and settings decide the batches."""
         training = self.config.at(self.epoch).training
-        draw = derive_seed(self.config.seed, "views", self.epoch) if training.augment else None
-        return epoch_batches(self.train_split, training, generator(self.config.seed, "batches", self.epoch), draw)
+        order = generator(self.config.seed, "batches", self.epoch)
+        return epoch_batches(self.train_split, training, order, self._draw(training))
+
+    def _draw(self, training: TrainingConfig) -> int | None:
+        return derive_seed(self.config.seed, "views", self.epoch) if training.augment else None
 
     def end_epoch(self, train_loss: float, train_seconds: float) -> EpochReport:
         """Evaluate the epoch, whose training took ``train_seconds``, and return its report."""
@@ -256,7 +302,7 @@ class Trial:
             self.best_learned = self.learned.numbers(self.loss)
 
     def _report(self) -> EpochReport:
-        return EpochReport(self.epoch, dict(self.metrics), self.best_epoch == self.epoch, self.save)
+        return EpochReport(self.epoch, dict(self.metrics), self.best_epoch == self.epoch, self.save, self.not_replayed)
 
     def _check_origin(self, directory: Path, state: dict[str, Any]) -> None:
         # Both read as from JSON: there coefficients are lists, and in a config made in Python tuples.

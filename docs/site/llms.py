@@ -61,11 +61,11 @@ def _line(command: Command) -> str:
 
 
 def _links(index: str) -> list[str]:
-    """Return the sections of the list of documents whose tables lead to pages, with their tables as lists of links."""
+    """Return the sections of the list of documents that lead to pages."""
     parts = re.split(r"^## (.*)$", index, flags=re.M)
     sections: list[str] = []
     for heading, text in zip(parts[1::2], parts[2::2], strict=True):
-        rows = re.findall(r"^\| \[([^\]]+)\]\(([\w./-]+)\) \| (.*?) \|$", text, re.M)
+        rows = re.findall(r"^- \[([^\]]+)\]\(([\w./-]+)\): (.*)$", text, re.M)
         if rows:
             sections += [f"## {heading}", "\n".join(f"- [{name}]({_place(file)}): {task}" for name, file, task in rows)]
     return sections

@@ -79,6 +79,7 @@ def write_reference() -> str:
         "```",
         "",
         "In brackets are the type and the default of a key. Limits in a type are checked before anything starts.",
+        "`orchestrator list losses`, `list models` and `list metrics` print the names.",
         '`[]` in a key means each item of a list; "by name" is a section whose keys are names.',
     ]
     of_experiments = {(key["name"], key["default"], key["meaning"]) for key in list_keys("experiment")}
@@ -97,10 +98,10 @@ def write_reference() -> str:
 
 
 def _shorter(kind: str) -> str:
-    """Return a type with the command that lists names in place of the names of all losses or models."""
-    for what, names in (("losses", SPACES), ("models", FEATURES)):
-        kind = kind.replace(", ".join(f"`{name}`" for name in names), f"name of `orchestrator list {what}`")
-    return kind
+    """Return a type in few words: what a name names, in place of all names."""
+    for what, names in (("a loss", SPACES), ("a model", FEATURES)):
+        kind = kind.replace(", ".join(f"`{name}`" for name in names), what)
+    return kind.replace("name of `orchestrator list metrics`", "a metric").replace("list of a ", "list of ")
 
 
 def _without_limit(key: Listed) -> str:
@@ -184,7 +185,7 @@ def write_command_reference() -> str:
     ]
     for command in commands:
         rows = [_row(parameter) for parameter in command.parameters]
-        lines += ["", f"## `{command.name}`", "", f"    {command.usage}", "", command.meaning]
+        lines += ["", f"## `{command.usage.removeprefix('orchestrator ')}`", "", command.meaning]
         if own := [row for row in rows if row not in shared]:
             lines += ["", *_list_of(_joined(own))]
         if also := [f"`{row[0].split('`')[1].split()[0]}`" for row in rows if row in shared]:

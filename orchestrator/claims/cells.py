@@ -121,7 +121,12 @@ def confirmed_cells(histories: Iterable[History], claims: Claims) -> Groups:
         histories: Histories of experiments; of a cell that several have, the first counts.
         claims: The claims, with their losses and settings, see ``claims.setting_of``. Of a loss without a setting the
             published setting counts, or without it the best of its search.
+
+    Raises:
+        ConfigError: If experiments have other data under one name of a dataset.
     """
+    histories = list(histories)
+    _check_same_data(histories)
     groups: dict[tuple[str, str], dict[str, Runs]] = {}
     queries: dict[tuple[str, str], Ranks] = {}
     for history in histories:
@@ -149,6 +154,21 @@ def _images(confirmation: Confirmation, claims: Claims) -> dict[str, Mapping[str
         with suppress(KeyError):
             known[metric] = confirmation.kept_values(in_section(metric, TEST))
     return known
+
+
+def _check_same_data(histories: Sequence[History]) -> None:
+    """Refuse datasets that have the same folder's name and other data: their losses would meet in one cell."""
+    digests: dict[tuple[str, str], tuple[str, str | None]] = {}
+    for history in histories:
+        for key, digest in history.data.items():
+            dataset, _, inputs = key.rpartition(":")
+            name = PurePath(dataset).name
+            known, other = digests.setdefault((name, inputs), (digest, history.name))
+            if digest != known:
+                raise ConfigError(
+                    f"{history.name}: its data of {name} are not those of {other}, and losses are compared "
+                    f"on equal data; give one of the two alone"
+                )
 
 
 def _fitting(

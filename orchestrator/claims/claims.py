@@ -20,14 +20,13 @@ setting of its search. ``polynomial_self(degree=2)`` is the best of the settings
 
 import re
 from collections.abc import Mapping
-from importlib.resources import files
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from orchestrator.experiment.values import Name
 from orchestrator.experiment.yaml_files import STRICT, find_file, read_yaml, validate
+from orchestrator.reference.published import shipped_claims
 
 Kind = Literal["beats", "best", "not_better", "alike", "above", "below", "same_best", "opposed"]
 
@@ -174,12 +173,6 @@ class Claims(BaseModel):
         return tuple(
             dict.fromkeys(loss for claim in self.claims for part in claim.holds_if for loss in part.all_losses)
         )
-
-
-def shipped_claims() -> dict[str, Path]:
-    """Return name -> file of the claims that ship."""
-    folder = Path(str(files("orchestrator.reference").joinpath("claims")))
-    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 
 def load_claims(name: str) -> Claims:

@@ -9,21 +9,15 @@ import typer
 
 from orchestrator.claims.cells import cells_experiment
 from orchestrator.claims.certificate import CERTIFICATE, PAGE, Certified, certify_confirmed, certify_published
-from orchestrator.claims.claims import load_claims, shipped_claims
+from orchestrator.claims.claims import load_claims
 from orchestrator.claims.engine import Outcome
-from orchestrator.commands.options import Overrides, with_start_options
+from orchestrator.commands.options import ClaimsName, Models, Overrides, Seeds, split_names, with_start_options
 from orchestrator.journal.directory import find_directories, read_history
 from orchestrator.machines.cluster import StartOptions
 from orchestrator.regression.claims import train_cells
 from orchestrator.text.terminal import path_text, say
 from orchestrator.views.terminal import show
 from trainables.errors import ConfigError
-
-ClaimsName = Annotated[
-    str, typer.Argument(help=f"YAML file, or claims that ship: {', '.join(shipped_claims())}.", metavar="CLAIMS")
-]
-Models = Annotated[str, typer.Option(help="Models, separated by commas; empty takes those of the claims.")]
-Seeds = Annotated[int, typer.Option(min=2, help="Fresh seeds of each cell.")]
 
 
 @with_start_options
@@ -67,11 +61,6 @@ def certify(
         folder = output / experiment.name
         histories.append(train_cells(asked, experiment, options))
     _print(certify_confirmed(asked, histories, folder), folder, as_json=options.quiet)
-
-
-def split_names(text: str) -> list[str]:
-    """Return names that a comma separates."""
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _print(certified: Certified, folder: Path, *, as_json: bool) -> None:

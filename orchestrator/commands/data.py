@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import typer
 from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
@@ -21,10 +21,12 @@ from orchestrator.extraction.parses import parse_captions
 from orchestrator.text.terminal import make_console, say
 from orchestrator.text.values import duration_text
 from orchestrator.text.wording import number_text, zero_shot_text
+from trainables.config import TEXT
+from trainables.data.text_features import NAME as TFIDF
 from trainables.data.tokenizers import VocabularyName
 from trainables.dataset_description import Description, describe_dataset
 from trainables.errors import ConfigError, condense
-from trainables.judgements import count_sentences
+from trainables.judged_ranks import count_sentences
 
 
 def unpack(
@@ -83,21 +85,43 @@ def parse(
 
 def extract(
     dataset: Dataset,
-    backbone: Annotated[str, typer.Option(help="A classifier of torchvision: resnet50, resnet152, vgg19, ...")] = (
-        "resnet50"
-    ),
+    encoder: Annotated[
+        str | None,
+        typer.Option(
+            metavar="open_clip:MODEL|FOLDER",
+            help="Features of both sides by CLIP or SigLIP; a folder may be of DINOv2 or a sentence encoder too.",
+        ),
+    ] = None,
+    backbone: Annotated[
+        str | None,
+        typer.Option(
+            help="Without --encoder: a classifier of torchvision, resnet50, resnet152, ...; by default resnet50."
+        ),
+    ] = None,
     weights: Annotated[
-        str, typer.Option(metavar="FILE|DEFAULT|none", help="File of a state dict, torchvision's, or untrained.")
-    ] = "DEFAULT",
-    features: Annotated[str, typer.Option(help="Kind of features: global, regions or both.")] = "global",
+        str | None,
+        typer.Option(
+            metavar="FILE|DEFAULT|none",
+            help="File of weights; of a backbone also torchvision's (DEFAULT), or untrained.",
+        ),
+    ] = None,
+    features: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a backbone: global, regions or both. Of an encoder: global or text; by default both sides."
+        ),
+    ] = None,
     augmentations: Annotated[int, typer.Option(help="Random crops of each image beside its centre crop.")] = 0,
     text: Annotated[
         str | None,
         typer.Option(
-            metavar="tfidf-svd|FOLDER", help="Compute features of captions instead: tf-idf, or a sentence encoder's."
+            metavar="tfidf-svd|FOLDER", help="Features of captions alone: tf-idf, or those of an encoder's folder."
         ),
     ] = None,
-    dimensions: Annotated[int, typer.Option(help="Features of each caption, for tfidf-svd.")] = 512,
+    dimensions: Annotated[
+        int | None,
+        typer.Option(help="Features of each caption, for tfidf-svd; by default 512, or as many as the words allow."),
+    ] = None,
     tokenizer: Tokenizer = None,
     split: Annotated[str | None, typer.Option(help="Take only the images of train, val or test.")] = None,
     out: FeatureFolder = None,
@@ -106,25 +130,28 @@ def extract(
     workers: Annotated[int, typer.Option(help="1 extracts in this process, more are Ray workers.")] = 1,
     shard_size: Annotated[int, typer.Option(help="Images a shard; a kill loses the work of one shard a worker.")] = 128,
     seed: Annotated[int, typer.Option(help="Seed of untrained weights and random crops.")] = 0,
+    frames: Annotated[int, typer.Option(help="Of clips, the most frames of each, evenly spaced.")] = 20,
     plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """Compute features of images, or with --text of captions. The same command resumes an interrupted extraction."""
+    """Compute features of images or clips, of captions, or of both. The same command resumes an extraction."""
     load_plugins(plugins or [])
-    if text is not None:
+    if text is not None and encoder is not None:
+        raise ConfigError("--text FOLDER is --encoder FOLDER --features text; give one of them")
+    if text == TFIDF:
         of_images = {"--split": split, "--augmentations": augmentations, "--workers": workers - 1}
         if wrong := [option for option, value in of_images.items() if value]:
-            raise ConfigError(
-                f"{wrong[0]} is about images and cannot be combined with --text, which takes all captions at once"
-            )
-        made = extract_text(
-            dataset, data_root, text, dimensions=dimensions, seed=seed, out=out, device=device, tokenizer=tokenizer
-        )
-        by = f", tokenizer {made['tokenizer']}" if made["tokenizer"] else ""
-        _print(made, as_json, f"{made['captions']:,} captions, {made['dimensions']} features each{by}", *made["files"])
+            raise ConfigError(f"{wrong[0]} cannot be combined with --text {TFIDF}, which takes all captions at once")
+        made = extract_text(dataset, data_root, dimensions=dimensions, seed=seed, out=out, tokenizer=tokenizer)
+        line = f"{made['captions']:,} captions, {made['dimensions']} features each, tokenizer {made['tokenizer']}"
+        _print(made, as_json, line, *made["files"])
         return
     if tokenizer is not None:
-        raise ConfigError("--tokenizer goes with --text tfidf-svd")
+        raise ConfigError(f"--tokenizer goes with --text {TFIDF}")
+    if text is not None:
+        if not Path(text).is_dir():
+            raise ConfigError(f"--text must be {TFIDF} or the folder of an encoder; there is no folder {text}")
+        encoder, features = text, TEXT
 
     request = ExtractionRequest(
         dataset=dataset,
@@ -132,6 +159,7 @@ def extract(
         out=out,
         split=split,
         backbone=backbone,
+        encoder=encoder,
         weights=weights,
         features=features,
         augmentations=augmentations,
@@ -139,13 +167,29 @@ def extract(
         device=device,
         workers=workers,
         shard_size=shard_size,
+        frames=frames,
     )
     started = time.monotonic()
-    with _progress("images", None, shards=True, quiet=as_json) as on_progress:
+    with _progress("images" if encoder is None else "done", None, shards=True, quiet=as_json) as on_progress:
         made = extract_features(request, on_progress)
-    seconds = time.monotonic() - started
-    line = f"{made['images']} images, {made['extracted']} of them extracted now, {duration_text(seconds)}"
-    _print(made, as_json, line, *made["files"])
+    spent = duration_text(time.monotonic() - started)
+    if encoder is None:
+        what = f"{made['frames']} frames" if "frames" in made else f"{made['images']} images"
+        line = f"{what}, {made['extracted']} of them extracted now, {spent}"
+        _print(made, as_json, line, *made["files"])
+    else:
+        _print(made, as_json, *_encoded_lines(made, spent), *made["files"])
+
+
+def _encoded_lines(made: Mapping[str, Any], spent: str) -> Iterator[str]:
+    """Say what an encoder has made, and whether its sides fit each other."""
+    images = f"{made['frames']:,} frames of clips" if "frames" in made else f"{made['images']:,} images"
+    counts = {"global": images, TEXT: f"{made['captions']:,} captions"}
+    sides = [f"{counts[side]} with {size} features each" for side, size in made["dimensions"].items()]
+    yield f"{made['encoder']}: {', '.join(sides)}; {made['extracted']:,} extracted now, {spent}"
+    if made.get("zero_shot") is not None:
+        yield zero_shot_text(made["zero_shot"], made["chance"])
+    yield from (f"note: {note}" for note in made["notes"])
 
 
 @contextmanager
@@ -158,7 +202,7 @@ def _progress(task: str, total: int | None, *, shards: bool, quiet: bool) -> Ite
             number = bar.add_task(task, total=total)
             yield lambda done, total: bar.update(number, completed=done, total=total)
     elif shards and not quiet:
-        yield lambda done, total: say(f"{done}/{total} images")
+        yield lambda done, total: say(f"{done}/{total} {task}")
     else:
         yield lambda done, total: None
 

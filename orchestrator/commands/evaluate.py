@@ -17,8 +17,7 @@ from orchestrator.text.wording import number_text, share_text
 from orchestrator.workload.evaluation import JudgedEvaluation, measure_checkpoint
 from orchestrator.workload.evaluation import evaluate as evaluate_checkpoint
 from trainables.errors import ConfigError
-from trainables.judgements import count_sentences
-from trainables.judgements.judged_metrics import KNOWN, PRECISIONS, RECALLS
+from trainables.judged_ranks import KNOWN, PRECISIONS, RECALLS, count_sentences
 from trainables.metric_table import ANNOTATED, CONDENSED, DIRECTIONS, METRICS, metric_of, name_parts
 
 CURVE = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)

@@ -22,8 +22,8 @@ from orchestrator.workload.vectors import RankedFiles, rank_files, read_choices,
 from trainables.data.dataset import Split, load_dataset
 from trainables.errors import ConfigError
 from trainables.extras import require
-from trainables.judgements import Judgements
-from trainables.judgements.files import load_judgements
+from trainables.judged_ranks import JudgedSplit
+from trainables.judgement_files import load_judgements
 from trainables.ranks import write_ranks
 
 LIMIT = "The interval is over images of this kind, for the models as they are: another training may give other numbers."
@@ -117,7 +117,7 @@ def _retrieval(request: FilesRequest) -> list[Answer]:
 
 
 def _metrics(
-    request: FilesRequest, names: Sequence[str], ranked: Sequence[RankedFiles], sources: Sequence[Judgements]
+    request: FilesRequest, names: Sequence[str], ranked: Sequence[RankedFiles], sources: Sequence[JudgedSplit]
 ) -> list[Answer]:
     dataset = str(request.dataset)
     models = [Retrieved(name, split_values(one.folds)) for name, one in zip(names, ranked, strict=True)]

@@ -27,18 +27,15 @@ def judge(
     ],
     verdict: Annotated[
         Literal["seeds", "seeds_and_images"] | None,
-        typer.Option(
-            help="The test that decides, by what varies in it, as in confirm.verdict; default: as in the experiment."
-        ),
+        typer.Option(help="The test that decides, as in confirm.verdict; default: as in the experiment."),
     ] = None,
     candidate: Annotated[
         list[str] | None,
         typer.Option(
             metavar="COLUMN|LABEL=FOLDER",
             help="Of tables: a column that names the candidates. Of an experiment: a model that was trained elsewhere. "
-            "Its FOLDER holds ranks_val.npz and ranks_test.npz, or val_images.npy, val_captions.npy, test_images.npy "
-            "and test_captions.npy, or val_similarity.npy and test_similarity.npy. Repeat a label to give a folder "
-            "for each seed.",
+            "Its FOLDER holds ranks_SPLIT.npz, or SPLIT_images.npy and SPLIT_captions.npy, or SPLIT_similarity.npy, of "
+            "val and test. Repeat a label to give a folder for each seed.",
         ),
     ] = None,
     dataset: Annotated[

@@ -14,8 +14,9 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.values import SELECTING
 from orchestrator.regression.suite import Suite
 from search_spaces import SPACES
-from trainables.config import RANGES, TrialConfig
-from trainables.model_parameters import FEATURES
+from trainables.config import RANGES, SEARCHED, TrialConfig
+from trainables.loss_parameters import LOSS_PARAMETERS
+from trainables.model_parameters import FEATURES, MODEL_PARAMETERS
 
 KINDS: dict[str, type] = {"experiment": Experiment, "suite": Suite, "training": TrialConfig}
 """Kind of configuration, as ``list keys --of`` names it -> its class."""
@@ -25,11 +26,18 @@ Listed = Mapping[str, str]
 
 
 def make_schema(kind: str) -> dict[str, Any]:
-    """Return the JSON schema of a kind of ``KINDS``, with the meaning of each key as its description."""
+    """Return the JSON schema of a kind of ``KINDS``, with the meaning of each key and hyper-parameter."""
+    schema = _schema_of_keys(kind)
+    for definition in (schema, *schema.get("$defs", {}).values()):
+        _name_parameters(definition.get("properties", {}))
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _schema_of_keys(kind: str) -> dict[str, Any]:
     schema: dict[str, Any] = TypeAdapter(KINDS[kind]).json_schema()
     for name, definition in {**schema.get("$defs", {}), KINDS[kind].__name__: schema}.items():
         _describe(definition, name)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+    return schema
 
 
 def list_keys(kind: str) -> list[Listed]:
@@ -38,7 +46,7 @@ def list_keys(kind: str) -> list[Listed]:
     ``name`` has all keys from the outermost inwards, joined by dots; ``[]`` is an item of a list. ``type`` is in words;
     ``default`` is YAML, or ``required``.
     """
-    schema = make_schema(kind)
+    schema = _schema_of_keys(kind)
     return list(_keys(schema, schema.get("$defs", {})))
 
 
@@ -76,6 +84,32 @@ def _limit(shape: dict[str, Any], name: str) -> None:
     number["exclusiveMinimum" if allowed.is_open else "minimum"] = allowed.minimum
     if allowed.maximum < float("inf"):
         number["maximum"] = allowed.maximum
+
+
+def _name_parameters(keys: Mapping[str, Any]) -> None:
+    """Add the hyper-parameters of losses and of models, with their rules, to the keys of a class that hold them."""
+    for key in ("space", "fixed"):
+        if "propertyNames" in keys.get(key, {}):
+            values = keys[key]["additionalProperties"]["additionalProperties"]
+            keys[key]["properties"] = {loss: _of_loss(loss, values) for loss in SPACES}
+    for key, tables in (("model_parameters", MODEL_PARAMETERS), ("loss_parameters", LOSS_PARAMETERS)):
+        if key in keys:
+            texts: dict[str, list[str]] = {}
+            for owner, entries in tables.items():
+                for name, entry in entries.items():
+                    texts.setdefault(name, []).append(f"{owner}: {entry}")
+            values = keys[key]["additionalProperties"]
+            keys[key]["properties"] = {name: {**values, "description": ". ".join(of)} for name, of in texts.items()}
+    if "space" in keys:
+        keys["training"]["propertyNames"] = {"enum": list(SEARCHED)}
+
+
+def _of_loss(loss: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the shape of an object with the parameters of a loss, those that its space suggests included."""
+    texts = {name: domain.rule for name, domain in SPACES[loss].domains.items()}
+    texts |= {name: str(entry) for name, entry in LOSS_PARAMETERS[loss].items()}
+    properties = {name: {**values, "description": text} for name, text in texts.items()}
+    return {"type": "object", "additionalProperties": False, "properties": properties}
 
 
 def _keys(schema: Mapping[str, Any], parts: Mapping[str, Any], above: str = "") -> Iterator[Listed]:

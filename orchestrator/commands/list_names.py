@@ -20,7 +20,9 @@ from orchestrator.regression.suite import shipped_suites
 from orchestrator.text.terminal import make_console, make_table, say, typed_program
 from search_spaces import SPACES
 from search_spaces.other_names import nearest
+from search_spaces.space import bounds_of
 from trainables.errors import ConfigError, UserError
+from trainables.hyper_parameters import published_values
 from trainables.loss_parameters import LOSS_PARAMETERS
 from trainables.metric_table import DIRECTIONS, counts, may_select, metric_of, name_parts
 from trainables.model_parameters import FEATURES, MODEL_PARAMETERS
@@ -36,15 +38,13 @@ def list_losses() -> Iterator[Listed]:
         loss = loss_class(name)
         formula, references = _formula_and_references(loss)
         entries = LOSS_PARAMETERS[name]
-        rules = {key: f"{entry.domain.rule}; by default {entry.default!r}" for key, entry in entries.items()}
-        sources = {key: f"{entry.first} ({entry.source})" for key, entry in entries.items() if entry.source}
         yield {
             "name": name,
             "meaning": meaning_of(loss),
             "formula": formula,
-            "parameters": _lines(rules),
+            "parameters": _lines(entries),
             "searched": _lines(space.bounds),
-            "published": _lines(sources),
+            "published": _lines(published_values(entries)),
             "learned": _lines({key: entry.learned for key, entry in entries.items() if entry.learned is not None}),
             "source": references,
         }
@@ -58,8 +58,15 @@ def list_models() -> Iterator[Listed]:
     for name, features in FEATURES.items():
         model = model_class(name)
         meaning = meaning_of(inspect.getmodule(model) if name in ours else model)
-        rules = {key: domain.rule for key, domain in MODEL_PARAMETERS[name].items()}
-        yield {"name": name, "meaning": meaning, "features": features, "parameters": _lines(rules)}
+        entries = MODEL_PARAMETERS[name]
+        yield {
+            "name": name,
+            "meaning": meaning,
+            "features": features,
+            "parameters": _lines(entries),
+            "searched": _lines(bounds_of({key: entry.space for key, entry in entries.items()})),
+            "published": _lines(published_values(entries)),
+        }
 
 
 def list_samplers() -> Iterator[Listed]:

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from orchestrator.reference.published import shipped_claims
+
 ExperimentName = Annotated[
     str, typer.Argument(metavar="EXPERIMENT", help="Name of an experiment under OUTPUT, or its folder.")
 ]
@@ -81,6 +83,17 @@ Plugins = Annotated[
 TrustPlugins = Annotated[
     bool, typer.Option("--trust-plugins", help="Run the code of a plug-in that is packed with the model.")
 ]
+
+ClaimsName = Annotated[
+    str, typer.Argument(help=f"YAML file, or claims that ship: {', '.join(shipped_claims())}.", metavar="CLAIMS")
+]
+Models = Annotated[str, typer.Option(help="Models, separated by commas; empty takes those of the claims.")]
+Seeds = Annotated[int, typer.Option(min=2, help="Fresh seeds of each cell.")]
+
+
+def split_names(text: str) -> list[str]:
+    """Return names that a comma separates."""
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _shared(

@@ -18,9 +18,10 @@ from rich.text import Text
 from orchestrator.commands.options import Json, Plugins
 from orchestrator.experiment.plugins import load_plugins
 from orchestrator.text.terminal import make_console, make_table, say
-from search_spaces.independent import declared_bounds
+from search_spaces.space import bounds_of
 from trainables.errors import LABELS, ConfigError, UserError
 from trainables.extras import require
+from trainables.hyper_parameters import declared_parameters
 from trainables.plugins.plugin import Plugin, installed_plugins, read_installed
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def _check(plugin: "Plugin", kind: str, name: str) -> Iterator["ContractFinding"
 
 def ends_of(about: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the points at the ends of the space of a described offer: of each parameter alone, then all together."""
-    bounds = declared_bounds(about["space"])
+    bounds = bounds_of({name: entry.space for name, entry in declared_parameters(about, of_loss=True).items()})
     alone = [{name: end} for name, bound in bounds.items() for end in bound.ends()]
     corners = [{name: bound.ends()[place] for name, bound in bounds.items()} for place in (0, -1)]
     return [*alone, *(corners if len(bounds) > 1 else [])]

@@ -13,16 +13,11 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from orchestrator.claims.cells import cells_experiment
-from orchestrator.claims.certificate import CERTIFICATE, PAGE
-from orchestrator.claims.claims import load_claims
-from orchestrator.commands.certify import ClaimsName, Models, Seeds, split_names
-from orchestrator.commands.options import Output, Overrides, with_start_options
+from orchestrator.commands.options import ClaimsName, Models, Output, Overrides, Seeds, split_names, with_start_options
 from orchestrator.machines.cluster import StartOptions, ignored_address
 from orchestrator.regression.accepted import default_path
 from orchestrator.regression.accepted import require_accepted as refuse_unaccepted
 from orchestrator.regression.answers import QUIET, blind_notes, headline
-from orchestrator.regression.claims import rerun_claims
 from orchestrator.regression.notices import notify
 from orchestrator.regression.rerun import accept_rerun as write
 from orchestrator.regression.rerun import rerun
@@ -108,7 +103,7 @@ def run(
     _check_copies(copies.values())
     target = reference or default_path(path)
     if require_accepted:
-        refuse_unaccepted(target, chosen.name, [cell.title for cell in chosen.cells])
+        refuse_unaccepted(target, chosen.name, [cell.title for cell in chosen.cells], suite)
     request = _request(target, options, if_due)
     done = rerun(chosen, request, make_workload(chosen.resources, options.data_root))
     for name, copy in copies.items():
@@ -147,7 +142,7 @@ def accept(
     chosen, path = load_suite(suite, overrides or [])
     target = reference or default_path(path)
     say(*(f"warning: {warning}" for warning in past_reruns(output / chosen.name).warnings), error=True)
-    accepted = write(chosen, output, target, why=why, who=who, restart_drift=restart_drift)
+    accepted = write(chosen, output, target, why=why, who=who, restart_drift=restart_drift, typed=suite)
     say(*(f"warning: {note}" for note in blind_notes(chosen, blind_cells(chosen, accepted))), error=True)
     seeds = min(len(runs.values) for runs in accepted.cells.values())
     say(f"{target}: {len(accepted.cells)} cells with {seeds} seeds, accepted by {accepted.who}")
@@ -173,6 +168,11 @@ def claims(
 
     Exit code 5: a claim that held is contradicted, or was not run. The same command resumes an interrupted rerun.
     """
+    from orchestrator.claims.cells import cells_experiment
+    from orchestrator.claims.certificate import CERTIFICATE, PAGE
+    from orchestrator.claims.claims import load_claims
+    from orchestrator.regression.claims import rerun_claims
+
     asked = load_claims(name)
     experiment = cells_experiment(asked, split_names(datasets), split_names(models), seeds, overrides or [])
     target = reference or Path(f"{asked.name}.accepted.json")

@@ -1,6 +1,7 @@
 """``orchestrator search``, ``resume``, ``extend`` and ``confirm``: an experiment from its file to its winners."""
 
 import json
+import shlex
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
@@ -14,15 +15,15 @@ from orchestrator.commands.mlflow_store import choose_port
 from orchestrator.commands.options import ExperimentName, Overrides, Plugins, with_start_options
 from orchestrator.commands.watch import PORT, page_beside
 from orchestrator.experiment.experiment import Experiment, load_experiment
-from orchestrator.forecast.dry_run import dry_run, print_dry_run
 from orchestrator.journal.directory import find_directory, read_history
 from orchestrator.journal.history import History
 from orchestrator.machines.cluster import StartOptions
+from orchestrator.machines.own_machine import check_machine
 from orchestrator.results.winner import find_champions
 from orchestrator.searches.begin import make_workload, run_experiment
 from orchestrator.searches.budget import SPENT
 from orchestrator.searches.display import print_summary
-from orchestrator.searches.preparation import check_cpus
+from orchestrator.searches.dry_run import dry_run, print_dry_run
 from orchestrator.searches.resuming import (
     begun_experiment,
     check_folder,
@@ -75,7 +76,7 @@ def show_plan(experiment: Experiment, options: StartOptions) -> None:
     require("search", "`orchestrator search --dry-run`")
     if options.cluster.address is not None:
         raise ConfigError("--dry-run measures this machine, not a cluster: leave out --address, or run it on a node")
-    check_cpus(experiment.resources)
+    check_machine(experiment.resources)
     read_sources(experiment, options.output)
     prior = read_prior(experiment, options.output)
     plan = dry_run(experiment, make_workload(experiment.resources, options.data_root, experiment.plugins), prior)
@@ -138,9 +139,13 @@ def _next(result: SearchResult) -> str:
 
 def _exit(result: SearchResult, experiment: Experiment) -> None:
     if result.ended_by in SPENT:
-        limit = f"budget.{result.ended_by}={getattr(experiment.budget, result.ended_by):g}"
-        remedy = f"resume with `orchestrator extend {path_text(result.directory)}` or a larger --set {limit}"
-        say(f"budget spent: {limit} ended the search; {remedy}", error=True)
+        key, spent = f"budget.{result.ended_by}", getattr(experiment.budget, result.ended_by)
+        named = shlex.quote(path_text(result.directory))
+        say(
+            f"budget spent: {key}={spent:g} ended the search; resume with more, e.g. with "
+            f"`orchestrator extend {named} --set {key}={2 * spent:g}`",
+            error=True,
+        )
         raise typer.Exit(4)
     if set(find_champions(result.history)) != set(experiment.datasets):
         say("error: no trial finished, so there is no winner; see the errors of the trials above", error=True)

@@ -16,6 +16,7 @@ from orchestrator.commands.options import ExperimentName, Json, Output
 from orchestrator.journal.directory import find_directory
 from orchestrator.journal.trial import Stage
 from orchestrator.results.answers import Summary, headline_of, summarise
+from orchestrator.results.caveats import without_graphs
 from orchestrator.searches.display import memory_lines, race_lines
 from orchestrator.searches.resuming import command_for
 from orchestrator.searches.status import Followed, Status, read_status
@@ -75,6 +76,7 @@ def _drawn(now: Status, rows: int | None) -> Group:
     lines += [f"warning: {warning}" for warning in now.warnings]
     lines += [f"budget.{name}: {value_text(used)} of {limit:g}" for name, (used, limit) in now.budget.items()]
     lines += memory_lines(now.history)
+    lines += without_graphs(now.history.trials.values())
     lines += [f"to resume: {now.command}"] if now.command else []
     lines += race_lines(now.history)
     if now.holder is None and now.history.is_rerun:

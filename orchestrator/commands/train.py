@@ -80,6 +80,7 @@ class _Shown:
 
     def __init__(self, config: TrialConfig, bar: Progress | None) -> None:
         self._config, self._steps, self._epochs = config, 1, 0
+        self._not_replayed: str | None = None
         self._bar = bar or Progress(console=make_console(), disable=True)
         about = escape(f"{config.dataset} {config.model} {config.loss}")
         self._task = self._bar.add_task(about, total=config.training.total_epochs)
@@ -98,6 +99,9 @@ class _Shown:
         self._epochs = report.epoch
         self._bar.update(self._task, completed=report.epoch)
         say(_line(self._config, report))
+        if report.not_replayed is not None and report.not_replayed != self._not_replayed:
+            say(f"trains without a CUDA graph: {report.not_replayed}")
+        self._not_replayed = report.not_replayed
 
 
 @contextmanager

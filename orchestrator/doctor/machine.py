@@ -14,13 +14,14 @@ from typing import Literal
 import psutil
 
 from orchestrator.machines.cluster import Cluster, readers_of_token, token_path
+from orchestrator.machines.own_machine import want_of_files, want_of_shared_memory
 from orchestrator.storage.bucket import ObjectStore, StorageError, is_bucket
 from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import typed_program
 from orchestrator.text.wording import number_text
 from orchestrator.tracking.address import PORT, choose_uri, free_port
 from orchestrator.tracking.connection import StoreFailedError, StoreMovedError, count_experiments
-from trainables.allotment import usable_cpus, usable_memory
+from trainables.allotment import usable_cpus, usable_files, usable_memory, usable_shared_memory
 from trainables.errors import ConfigError, UserError
 from trainables.extras import EXTRAS, is_installed, missing_modules
 
@@ -58,6 +59,8 @@ def examine(data_root: str, output: Path, tracking_uri: str | None, cluster: Clu
     """Run every check; no check leaves a file behind."""
     checks = [check_python(), check_packages(), check_torch_pair(), check_gpu(), check_disk(output), check_memory()]
     checks += [
+        check_files(),
+        check_shared_memory(),
         check_port(),
         check_token(),
         check_data_root(data_root),
@@ -173,6 +176,22 @@ def check_memory() -> Check:
     if free < cpus * 2**30:
         return Check("memory", "warn", memory, "an actor takes 0.4 to 0.7 GiB: limit resources.max_concurrent")
     return Check("memory", "ok", memory)
+
+
+def check_files() -> Check:
+    """This process may open the files of a search with a trial for each CPU."""
+    if problem := want_of_files(usable_cpus()):
+        return Check("open files", "fail", *problem)
+    limit = usable_files()
+    return Check("open files", "ok", "no limit" if limit is None else f"at most {limit}")
+
+
+def check_shared_memory() -> Check:
+    """Ray's object store has room in shared memory."""
+    if problem := want_of_shared_memory():
+        return Check("shared memory", "warn", *problem)
+    free = usable_shared_memory()
+    return Check("shared memory", "ok", "not used" if free is None else f"{number_text(free / 2**30)} GiB free")
 
 
 def check_port(port: int = PORT) -> Check:

@@ -10,8 +10,9 @@ from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 from orchestrator.experiment.values import SAMPLERS
 from orchestrator.experiment.yaml_files import Document
 from search_spaces import SPACES, SpaceError
-from search_spaces.independent import declared_space
+from search_spaces.independent import independent_space
 from trainables.errors import ConfigError
+from trainables.hyper_parameters import declared_parameters
 from trainables.metric_table import METRICS, name_parts
 from trainables.model_parameters import FEATURES
 from trainables.plugins.in_use import find_plugin, plugin_offering, use
@@ -27,7 +28,7 @@ def use_plugins(plugins: tuple[Plugin, ...]) -> tuple[Plugin, ...]:
     for plugin in plugins:
         for about in plugin.offers.get("losses", {}).values():
             try:
-                declared_space(about["space"], about["defaults"])
+                independent_space(declared_parameters(about, of_loss=True))
             except SpaceError as error:
                 raise ConfigError(f"{about['place']}: {error}") from None
         use([plugin])

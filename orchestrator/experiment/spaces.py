@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.experiment.values import SAMPLERS, ListedValues, check_training, samplers_that
 from search_spaces import SPACES, Bounds, LossSpace, Range, SpaceError, StudySpace, Values
-from search_spaces.independent import declared_bounds
-from search_spaces.space import Asked, check_name
-from search_spaces.study import MODEL_BOUNDS, TRAINING_BOUNDS, USUAL, USUAL_OF
-from trainables.config import REGION_PARAMETERS, TrainingConfig, check_bank
+from search_spaces.space import Asked, bounds_of, check_name
+from trainables.config import RANGES, REGION_PARAMETERS, SEARCHED, TrainingConfig, check_bank
 from trainables.errors import ConfigError, Mistakes
 from trainables.model_parameters import MODEL_PARAMETERS, check_model_parameters, further_inputs
-from trainables.plugins.in_use import plugin_offering
 
 if TYPE_CHECKING:
     from orchestrator.experiment.sections import Search
@@ -39,19 +36,21 @@ def make_space(
     Raises:
         ValueError: If bounds or fixed parameters are refused; the message names the key.
     """
-    beside = {name: bound for name, bound in search.model_parameters.items() if name in MODEL_PARAMETERS[model]}
+    entries = MODEL_PARAMETERS[model]
+    beside = {name: bound for name, bound in search.model_parameters.items() if name in entries}
+    ranges = bounds_of({name: entry.space for name, entry in entries.items()})
     usual = {f"training.{name}": value for name, value in asdict(training).items()}
     # Weights without a rate of their own have the rate of the others.
     own_rates = ("training.backbone_learning_rate", "training.loss_learning_rate")
     usual |= {name: training.learning_rate for name in own_rates if usual[name] is None}
-    plugin = plugin_offering("models", model)
-    own = {"defaults": {}, "space": {}} if plugin is None else plugin.offers["models"][model]
-    defaults = {**USUAL, **USUAL_OF.get(model, {}), **own["defaults"], **parameters}
+    defaults = {**{name: entry.default for name, entry in entries.items()}, **parameters}
     space = StudySpace(
         losses={loss: _loss_space(search, loss, training.pairs) for loss in losses},
-        training=_bounds_beside("training", search.training, TRAINING_BOUNDS),
-        model_parameters=_bounds_beside("model_parameters", beside, {**MODEL_BOUNDS, **declared_bounds(own["space"])}),
+        training=_bounds_beside("training", search.training, bounds_of(SEARCHED)),
+        model_parameters=_bounds_beside("model_parameters", beside, ranges),
         usual=usual | {f"model.{name}": value for name, value in defaults.items()},
+        accepts={f"training.{name}": allowed.accepts for name, allowed in RANGES.items()}
+        | {f"model.{name}": entry.rule.accepts for name, entry in entries.items()},
     )
     for name, bound in space.bounds().items() if search.sampler == "grid" else ():
         if isinstance(bound, Range):

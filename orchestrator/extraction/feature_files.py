@@ -15,10 +15,10 @@ from trainables.config import TEXT
 from trainables.data.corpus import SPLIT_ALIASES, SPLITS, Corpus, Image, check_corpus
 from trainables.data.dataset import tokenizer_of
 from trainables.data.features import captions_digest, images_digest
-from trainables.data.foreign_features import Dump, pool_clips, read_dump
+from trainables.data.foreign_features import Clips, Dump, pool_clips, read_dump
 from trainables.data.inputs import lengths_file
 from trainables.data.source import find_source
-from trainables.data.text_features import NAME, encode_sentences, extractor_path, fit_tfidf
+from trainables.data.text_features import NAME, extractor_path, fit_tfidf
 from trainables.data.tokenizers import ENGLISH
 from trainables.dataset_description import zero_shot_rsum
 from trainables.errors import ConfigError, DataError, UserError
@@ -35,58 +35,34 @@ class ExtractionInterruptedError(UserError):
 
 
 def extract_text(
-    dataset: str,
-    data_root: Path,
-    extractor: str,
-    *,
-    dimensions: int,
-    seed: int,
-    out: Path | None,
-    device: str,
-    tokenizer: str | None = None,
+    dataset: str, data_root: Path, *, dimensions: int | None, seed: int, out: Path | None, tokenizer: str | None = None
 ) -> dict[str, Any]:
-    """Make the features of all captions of a dataset; see ``open_corpus`` for the places.
+    """Fit tf-idf and SVD on the train captions of a dataset, and make the features of all its captions.
 
-    ``extractor`` is ``tfidf-svd``, fitted on the train captions, or the folder of a sentence encoder, which runs on
-    ``device``, see ``trainables.seeding``. ``tfidf-svd`` alone has ``dimensions``, the features of each caption, >= 1,
-    the ``seed`` of the decomposition, >= 0, and a ``tokenizer``, see ``tokenizers.find_tokenizer``; ``None`` infers it.
+    See ``open_corpus`` for the places, and ``text_features.fit_tfidf`` for ``dimensions`` and ``seed``. ``tokenizer``
+    is that of ``tokenizers.find_tokenizer``; ``None`` infers it.
 
     Returns:
         Plain values for JSON: the number of ``captions``, the ``dimensions`` of each, all ``files`` that were written,
-        the features first, and the ``tokenizer``, ``None`` for a sentence encoder, which has its own.
+        the features first, and the ``tokenizer``.
 
     Raises:
-        ConfigError: If the extractor, the dimensions or the folder are refused.
+        ConfigError: If the dimensions or the folder are refused.
         DataError: If the dataset is missing or damaged.
     """
-    folder = Path(extractor)
-    if extractor != NAME and not folder.is_dir():
-        raise ConfigError(f"--text must be {NAME} or the folder of a sentence encoder; there is no folder {extractor}")
-    if extractor != NAME and tokenizer is not None:
-        raise ConfigError(f"--tokenizer goes with --text {NAME}; a sentence encoder has its own")
     corpus, (target,) = open_corpus(dataset, data_root, out, [TEXT])
     captions = [caption for image in corpus.images for caption in image.captions]
-    about: dict[str, Any] = {"captions_digest": captions_digest(corpus.images), "captions": len(captions)}
-    cut, fitted_files = None, []
-    if extractor == NAME:
-        cut = tokenizer_of(find_source(dataset, data_root), tokenizer)
-        train = [caption for image in corpus.split("train") for caption in image.captions]
-        fitted = fit_tfidf(train, dimensions, seed, cut)
-        content = fitted.to_bytes()
-        write_whole(extractor_path(target), content)
-        fitted_files = [str(extractor_path(target))]
-        features = fitted.transform(captions)
-        about |= {"extractor": NAME, "extractor_digest": hashlib.sha256(content).hexdigest(), "seed": seed}
-        if cut != ENGLISH:
-            about["tokenizer"] = cut.identity
-    else:
-        from trainables.seeding import choose_device
-
-        features = encode_sentences(captions, folder, str(choose_device(device)))
-        about |= {"extractor": "sentence-encoder", "folder": folder.name}
-    first, origin = write_features([target], [features], [{"kind": TEXT, **about}])
+    cut = tokenizer_of(find_source(dataset, data_root), tokenizer)
+    fitted = fit_tfidf([text for image in corpus.split("train") for text in image.captions], dimensions, seed, cut)
+    content, features = fitted.to_bytes(), fitted.transform(captions)
+    write_whole(extractor_path(target), content)
+    about: dict[str, Any] = {"kind": TEXT, "captions_digest": captions_digest(corpus.images), "captions": len(captions)}
+    about |= {"extractor": NAME, "extractor_digest": hashlib.sha256(content).hexdigest(), "seed": seed}
+    if cut != ENGLISH:
+        about["tokenizer"] = cut.identity
+    first, origin = write_features([target], [features], [about])
     made = {"captions": len(captions), "dimensions": features.shape[1]}
-    return {**made, "files": [first, *fitted_files, origin], "tokenizer": cut.title if cut else None}
+    return {**made, "files": [first, str(extractor_path(target)), origin], "tokenizer": cut.title}
 
 
 def pool_frames(dataset: str, data_root: Path, frames: Path, *, count: int, out: Path | None) -> dict[str, Any]:
@@ -108,17 +84,21 @@ def pool_frames(dataset: str, data_root: Path, frames: Path, *, count: int, out:
     if not frames.is_dir():
         raise ConfigError(f"{frames}: no such folder; it must hold ID.npy of each clip")
     corpus, targets = open_corpus(dataset, data_root, out, ["global", "regions"])
-    lengths_target = lengths_file(targets[1])
-    check_targets(lengths_target.parent, [lengths_target])
+    check_targets(targets[1].parent, [lengths_file(targets[1])])
     clips = pool_clips(corpus.images, frames, count)
-    origin = {"images_digest": images_digest(corpus.images), "frames": frames.name}
-    # Before the features, so that no padded features lack their lengths.
-    with writing_whole(lengths_target) as file:
-        np.save(file, clips.lengths, allow_pickle=False)
-    files = write_features(targets, [clips.means, clips.frames], [origin, origin])
+    files = write_clips(clips, targets, {"images_digest": images_digest(corpus.images), "frames": frames.name})
     kept = [int(clips.lengths.min()), int(clips.lengths.max())]
     number, dimensions = clips.means.shape
-    return {"clips": number, "dimensions": dimensions, "frames": kept, "files": [*files, str(lengths_target)]}
+    return {"clips": number, "dimensions": dimensions, "frames": kept, "files": files}
+
+
+def write_clips(clips: Clips, targets: Sequence[Path], origin: Mapping[str, Any]) -> list[str]:
+    """Write the features of clips to ``targets``, of global features and of regions, and return all files."""
+    lengths = lengths_file(targets[1])
+    # Before the features, so that no padded features lack their lengths.
+    with writing_whole(lengths) as file:
+        np.save(file, clips.lengths, allow_pickle=False)
+    return [*write_features(targets, [clips.means, clips.frames], [origin, origin]), str(lengths)]
 
 
 def unpack_dumps(dataset: str, data_root: Path, paths: Sequence[Path], out: Path | None) -> dict[str, Any]:
@@ -220,9 +200,7 @@ def check_targets(folder: Path, targets: Iterable[Path]) -> None:
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be written: {error.strerror}; name another folder with --out") from None
     if there := next((target for target in targets if target.exists()), None):
-        raise ConfigError(
-            f"{there}: is there already; remove it, name another folder with --out, or other features with --features"
-        )
+        raise ConfigError(f"{there}: is there already; remove it, or name another folder with --out")
 
 
 def write_features(

@@ -4,7 +4,7 @@ Any number of workers can compute the shards of one folder, because each shard d
 appears whole. A worker reports each finished shard; a shard that a dying worker leaves is computed by the next call.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import ceil
 from pathlib import Path
 from typing import Any, cast
@@ -46,9 +46,8 @@ def on_own_ray(work: Callable[[], None], scratch: Path, folder: Path) -> None:
 
 
 def deal_out(
-    plan: Plan,
-    shards: Sequence[int],
-    load_encoder: Callable[[], Encoder],
+    todo: Sequence[tuple[Plan, Sequence[int]]],
+    load_encoders: Callable[[], Mapping[str, Encoder]],
     on_result: Callable[[ShardResult], None],
     *,
     workers: int,
@@ -57,18 +56,21 @@ def deal_out(
 ) -> None:
     """Distribute shards over workers, and hand on each result as soon as it is there.
 
-    Each worker has ``threads`` CPUs, and calls ``load_encoder``, which must be picklable, once. With ``gpus`` it gets a
+    ``todo`` has the open shards of each plan. Each worker has ``threads`` CPUs, and calls ``load_encoders``, which must
+    be picklable, once: an encoder for the first kind of each plan. With ``gpus`` it gets a
     GPU, or a part of a GPU, where there are GPUs.
     """
 
     # The function carries its arguments. As objects of the driver, Ray's library would try to recover them from a dead
     # raylet, see `orchestrator.tuner.actor.trial_actor`.
-    def work(part: Sequence[int]) -> Iterator[ShardResult | UserError]:
+    def work(parts: Sequence[tuple[Plan, Sequence[int]]]) -> Iterator[ShardResult | UserError]:
         import torch
 
         torch.set_num_threads(threads)
         try:
-            yield from extract_shards(plan, part, load_encoder(), threads)
+            encoders = load_encoders()
+            for plan, shards in parts:
+                yield from extract_shards(plan, shards, encoders[plan.kinds[0]], threads)
         except UserError as error:
             # Yielded, because Ray would wrap a raised error.
             yield error
@@ -76,8 +78,8 @@ def deal_out(
     there = int(ray.cluster_resources().get("GPU", 0)) if gpus else 0
     share = 1 / ceil(workers / there) if there else 0
     task = ray.remote(work).options(num_returns="streaming", num_cpus=threads, num_gpus=share, max_retries=0)
-    dealt = [part for worker in range(workers) if (part := shards[worker::workers])]
-    for result in _receive([task.remote(part) for part in dealt]):
+    dealt = [[(plan, shards[worker::workers]) for plan, shards in todo] for worker in range(workers)]
+    for result in _receive([task.remote(parts) for parts in dealt if any(shards for _, shards in parts)]):
         on_result(result)
 
 

@@ -300,6 +300,7 @@ class History:
         trial.epochs[record.epoch] = record.metrics
         trial.times[record.epoch] = record.time
         trial.setbacks = 0
+        trial.not_replayed = record.not_replayed or trial.not_replayed
         if not trial.environments or trial.environments[-1] is not self.environment:
             trial.environments = (*trial.environments, self.environment)
         self._set_state(trial, record)

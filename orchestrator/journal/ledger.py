@@ -170,13 +170,16 @@ class Ledger:
         self.append(planned)
         return self.history.trials[planned.trial]
 
-    def report(self, trial: Trial, epoch: int, metrics: Mapping[str, float], state: TrialState) -> None:
+    def report(
+        self, trial: Trial, epoch: int, metrics: Mapping[str, float], state: TrialState, not_replayed: str | None = None
+    ) -> None:
         """Record an epoch together with the trial's state, so that no crash can come between epoch and state.
 
         An epoch that is already in the journal, or of an ended trial, is dropped: resumed trials repeat a report.
         """
         if trial.state is TrialState.RUNNING and epoch not in trial.epochs:
-            self.append(EpochEnded(trial=trial.id, epoch=epoch, metrics=dict(metrics), state=state))
+            news = None if not_replayed == trial.not_replayed else not_replayed
+            self.append(EpochEnded(trial=trial.id, epoch=epoch, metrics=dict(metrics), state=state, not_replayed=news))
 
     def end(self, trial: Trial, state: TrialState, error: str) -> None:
         """Record that a trial diverged or failed; only the first end of a trial is recorded."""

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from orchestrator.journal.trial import PriorPoint, Stage, TrialState, WarmTrial
 
-LEFT_OUT = frozenset({"format", "elapsed", "first", "level", "ranks", "judged", "values", "search"})
+LEFT_OUT = frozenset({"format", "elapsed", "first", "level", "ranks", "judged", "values", "search", "not_replayed"})
 """Fields that a line does not have where they are ``None``."""
 
 
@@ -198,11 +198,14 @@ class EpochEnded(TrialRecord, frozen=True, kw_only=True, tag="epoch"):
         epoch: Number of the epoch, from 1.
         metrics: Metrics by name: ``train/...``, ``val/...``, ``cocos/...``, ``time/...``; finite numbers.
         state: State of the trial after the epoch: ``running``, ``finished`` or ``stopped_early``.
+        not_replayed: Why no CUDA graph replays the trial's steps, where ``training.graph`` asks for one. Only the first
+            epoch with a reason has it.
     """
 
     epoch: int
     metrics: Mapping[str, float]
     state: TrialState
+    not_replayed: str | None = None
 
 
 class CheckpointDamaged(TrialRecord, frozen=True, kw_only=True, tag="checkpoint_damaged"):
@@ -302,7 +305,7 @@ class EvaluatedOnTest(TrialRecord, frozen=True, kw_only=True, tag="test_evaluate
         metrics: Metrics on the test split, by name without a prefix, e.g. ``rsum``; finite numbers.
         ranks: The ranks of the queries, see ``trainables.ranks.Ranks.to_text``; older versions did not keep them.
         judged: Ranks of the candidates that people judged to fit, a mapping a source of judgements. See
-            ``trainables.judgements.judged_metrics.JudgedRanks.to_text``.
+            ``trainables.judged_ranks.JudgedRanks.to_text``.
         values: Metric of a plug-in, of one direction -> the value of each test image, see
             ``trainables.ranks.pack_numbers``.
     """

@@ -55,6 +55,7 @@ class Trial:
         setbacks: How often since its newest epoch, not counting starts after lack of memory or the loss of a machine.
         error: Why the trial diverged or failed.
         damage: A line about each checkpoint that was skipped as damaged.
+        not_replayed: Why no CUDA graph replays its steps, although ``training.graph`` asks for one.
         environments: Environments of the starts that trained the trial, oldest first, see ``ExperimentStarted``.
     """
 
@@ -78,6 +79,7 @@ class Trial:
     memory_retries: int = 0
     error: str | None = None
     damage: tuple[str, ...] = ()
+    not_replayed: str | None = None
     environments: tuple[Mapping[str, Any], ...] = ()
     _best: tuple[int, int | None] = field(default=(0, None), init=False, repr=False, compare=False)
     _trained: tuple[int, float | None] = field(default=(0, None), init=False, repr=False, compare=False)

@@ -6,16 +6,15 @@ what the columns mean.
 
 import csv
 import io
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.text.addresses import database_of
-from trainables.errors import DataError, reason_of
-from trainables.extras import require
+from orchestrator.text.addresses import database_of, without_password
+from trainables.data.importing.tables import ARROW_TABLES, JSON_TABLES, decoded, read_table
+from trainables.errors import DataError
 
 Cell = str | float | None
 Record = dict[str, Cell]
@@ -23,14 +22,11 @@ Record = dict[str, Cell]
 MLFLOW, OPTUNA = "mlflow:", "optuna:"
 """Beginnings of the address of a store; ``#`` and the name of the experiment or study follow the address."""
 
-SUFFIXES = {".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json", ".parquet", ".pq"}
+SUFFIXES = (".csv", ".tsv", ".txt", *JSON_TABLES, *ARROW_TABLES)
 """Endings of the files that are read as tables."""
 
 EMPTY = {"", "-", "–", "na", "n/a", "nan", "none", "null"}
 """Texts of an empty cell, in small letters."""
-
-LARGEST = 256 << 20
-"""Largest file in bytes."""
 
 
 def read_records(place: str) -> list[Record]:
@@ -48,20 +44,24 @@ def read_records(place: str) -> list[Record]:
         from orchestrator.studies.foreign import trials_of_study
 
         records = trials_of_study(*_address(place, OPTUNA, "STUDY"))
+    elif "://" in place:
+        raise DataError(
+            f"{without_password(place)}: is no file; a store is {MLFLOW}ADDRESS#EXPERIMENT or {OPTUNA}ADDRESS#STUDY"
+        )
     else:
         records = _of_file(Path(place))
     if not records:
-        raise DataError(f"{place}: has no rows")
+        raise DataError(f"{without_password(place)}: has no rows")
     return [{name: cell_of(value) for name, value in record.items()} for record in records]
 
 
 def _address(place: str, start: str, name: str) -> tuple[str, str]:
     address, mark, named = place.removeprefix(start).rpartition("#")
     if not (mark and address and named):
-        raise DataError(f"{place}: must be {start}ADDRESS#{name}")
+        raise DataError(f"{without_password(place)}: must be {start}ADDRESS#{name}")
     # Both programs would make a database that is missing.
     if (file := database_of(address)) is not None and not file.is_file():
-        raise DataError(f"{place}: there is no file {file}")
+        raise DataError(f"{without_password(place)}: there is no file {file}")
     return address, named
 
 
@@ -71,41 +71,9 @@ def _of_file(path: Path) -> Sequence[Mapping[str, Any]]:
         raise DataError(f"{path}: is a spreadsheet; export it as CSV")
     if suffix not in SUFFIXES:
         raise DataError(f"{path}: must end with {', '.join(sorted(SUFFIXES))}")
-    try:
-        if path.stat().st_size > LARGEST:
-            raise DataError(f"{path}: has more than {LARGEST >> 20} MB")
-        if suffix in (".parquet", ".pq"):
-            return _of_parquet(path)
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: is not UTF-8: {error.reason}") from error
-    if suffix in (".jsonl", ".ndjson", ".json"):
-        return _of_json(path, text)
-    return _of_separated(path, text)
-
-
-def _of_parquet(path: Path) -> Sequence[Mapping[str, Any]]:
-    require("import", "a Parquet table", "pyarrow")
-    from pyarrow import parquet
-
-    try:
-        rows: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
-    except Exception as error:  # noqa: BLE001  # pyarrow raises any of its errors of a damaged file
-        raise DataError(f"{path}: is no Parquet file, or damaged: {reason_of(error)}") from None
-    return rows
-
-
-def _of_json(path: Path, text: str) -> Sequence[Mapping[str, Any]]:
-    try:
-        lines = [line for line in text.splitlines() if line.strip()]
-        content = json.loads(text) if text.lstrip().startswith("[") else [json.loads(line) for line in lines]
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: is no JSON, or has no object a line: {reason_of(error)}") from None
-    if not all(isinstance(record, dict) for record in content):
-        raise DataError(f"{path}: must have an object for each run")
-    return [_flat(record) for record in content]
+    if suffix in (*JSON_TABLES, *ARROW_TABLES):
+        return [_flat(row) for _, row in read_table(path).rows]
+    return _of_separated(path, decoded(path))
 
 
 def _flat(record: Mapping[str, Any], start: str = "") -> dict[str, Any]:

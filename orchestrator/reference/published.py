@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from types import MappingProxyType
 
 from trainables.metric_table import STD, name_parts, parts_of, spread_of
@@ -103,6 +103,12 @@ def published_rows(table: int) -> tuple[PublishedRow, ...]:
 def other_rows() -> tuple[PublishedRow, ...]:
     """Return the rows of all papers but Bleeker and de Rijke (2022), in the order of the file."""
     return tuple(map(_other_row, _records("other_papers.csv")))
+
+
+def shipped_claims() -> dict[str, Path]:
+    """Return name -> file of the claims that ship."""
+    folder = Path(str(files(__package__).joinpath("claims")))
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 
 def _records(name: str) -> Iterable[dict[str, str]]:

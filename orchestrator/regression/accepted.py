@@ -6,6 +6,7 @@ a line of its own, so that a person can read the diff.
 
 import json
 import math
+import shlex
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -131,8 +132,10 @@ def read_accepted(path: Path, suite: str) -> Accepted | None:
     return accepted
 
 
-def require_accepted(path: Path, suite: str, cells: Sequence[str]) -> None:
+def require_accepted(path: Path, suite: str, cells: Sequence[str], typed: str) -> None:
     """Refuse a reference that is lost, or lacks cells, before a rerun that could then find nothing.
+
+    ``typed`` is the suite as the user has named it.
 
     Raises:
         AcceptedError: If something was not accepted; see also ``read_accepted``.
@@ -143,7 +146,7 @@ def require_accepted(path: Path, suite: str, cells: Sequence[str]) -> None:
         lost = "is not there" if accepted is None else f"has no accepted runs of {', '.join(missing)}"
         raise AcceptedError(
             f"--require-accepted: {path} {lost}; restore the file, or run without the option, then "
-            f"`orchestrator regress accept {suite}`"
+            f"`orchestrator regress accept {shlex.quote(typed)} --why REASON`"
         )
 
 

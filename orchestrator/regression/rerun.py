@@ -4,6 +4,7 @@ The numbers that are compared come from the journal of the rerun. An accepted re
 """
 
 import getpass
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -263,12 +264,19 @@ def _values(trial: Trial, history: History) -> dict[str, float]:
 
 
 def accept_rerun(
-    suite: Suite, output: Path, reference: Path, *, why: str, who: str | None = None, restart_drift: bool = False
+    suite: Suite,
+    output: Path,
+    reference: Path,
+    *,
+    why: str,
+    who: str | None = None,
+    restart_drift: bool = False,
+    typed: str | None = None,
 ) -> Accepted:
     """Write the numbers of the newest finished rerun under ``output`` as the suite's reference, with a person's reason.
 
     Without ``who`` the user of this process is named. ``restart_drift`` measures drift from this rerun on, instead of
-    from the first accepted runs.
+    from the first accepted runs. ``typed`` is the suite as the user has named it.
 
     Raises:
         AcceptedError: If no rerun finished, a seed failed, the rerun's cells are not the suite's cells, the file that
@@ -281,10 +289,10 @@ def accept_rerun(
         # In a container, the number of a user may have no name.
         raise AcceptedError("the user of this process has no name; name the person who accepts with --who") from None
     before = read_accepted(reference, suite.name)
-    home = output / suite.name
+    home, named = output / suite.name, shlex.quote(typed or suite.name)
     finished = past_reruns(home).finished
     if not finished:
-        raise AcceptedError(f"{home}: no finished rerun to accept; run `orchestrator regress {suite.name}` first")
+        raise AcceptedError(f"{home}: no finished rerun to accept; run `orchestrator regress {named}` first")
     directory = finished[-1]
     records = read_journal(directory / JOURNAL_FILE)
     ran = validate(Suite, _suite_of(records), JOURNAL_FILE)

@@ -22,6 +22,8 @@ from orchestrator.results.verdict import DatasetVerdict
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import printed
 from orchestrator.views.html import filled, theme
+from trainables.data.foreign_features import pick_frames
+from trainables.data.moving_pictures import find_clip
 from trainables.data.pictures import find_image, image_folders, link_problem
 from trainables.errors import DataError, reason_of
 from trainables.files import write_whole
@@ -37,6 +39,9 @@ SIDE = 168
 """Longer side of an embedded image in pixels; twice the image's size on the page."""
 QUALITY = 72
 
+FRAMES, SHOWN = 16, 2000
+"""Most frames of an embedded clip, and the milliseconds in which all are shown."""
+
 WAYS = ("An image queries captions", "A caption queries images")
 
 
@@ -44,9 +49,9 @@ WAYS = ("An image queries captions", "A caption queries images")
 class Item:
     """An image or a caption; ``text`` is the caption, or the source's name of the image.
 
-    ``image`` is a JPEG as a data URI; empty for a caption, and if the image file is missing. ``captions`` are shown
-    below an image. ``score`` is the similarity to the query, and ``correct`` whether the item belongs to it, where
-    these are known.
+    ``image`` is a JPEG, or a WebP of a clip that moves, as a data URI; empty for a caption, and if the file is missing.
+    ``captions`` are shown below an image. ``score`` is the similarity to the query, and ``correct`` whether the item
+    belongs to it, where these are known.
     """
 
     text: str
@@ -117,7 +122,7 @@ def ask_model(checkpoint: Path, data: "Dataset", source: "Source", split: str, t
         of_images = scores.between(torch.tensor(asked_images), everything[1]).cpu().numpy()
         of_captions = scores.between(everything[0], torch.tensor(asked_captions)).T.cpu().numpy()
     shown = _Shown(part, Pictures(source))
-    missing = "" if shown.pictures.find(part.filenames[0]) else "The image files were not found; names are shown."
+    missing = "" if shown.image(0).image else "The image files were not found; names are shown."
     owners, images = part.image_of_caption, np.arange(len(part.image_ids))
     i2t = [
         _answered(shown.image(image), scores, owners == image, shown.caption)
@@ -139,10 +144,10 @@ class Pictures:
     def __init__(self, source: "Source") -> None:
         self._roots, self._folders = source.roots, image_folders(source.folder)
 
-    def __call__(self, filename: str) -> str:
-        """Return an image file by its name in the dataset; empty if the file is missing."""
-        path = self.find(filename)
-        return _data_uri(path) if path else ""
+    def __call__(self, filename: str, key: str = "") -> str:
+        """Return an image file by its name in the dataset, or a clip by its id; empty if the file is missing."""
+        paths = [path] if (path := self.find(filename)) else find_clip(self._folders, key or filename)
+        return _data_uri([path for path in paths if not link_problem(path, self._roots)])
 
     def find(self, filename: str) -> Path | None:
         """Return the path of an image file; ``None`` if the file is missing."""
@@ -158,8 +163,8 @@ class _Shown:
     pictures: Pictures
 
     def image(self, place: int, score: float | None = None, correct: bool | None = None) -> Item:
-        name = self.split.filenames[place]
-        return Item(str(self.split.image_ids[place]), self.pictures(name), score, correct)
+        key = str(self.split.image_ids[place])
+        return Item(key, self.pictures(self.split.filenames[place], key), score, correct)
 
     def caption(self, place: int, score: float | None = None, correct: bool | None = None) -> Item:
         return Item(self.split.captions[place], "", score, correct)
@@ -179,20 +184,36 @@ def _spread(count: int) -> list[int]:
     return [place * count // min(QUERIES, count) for place in range(min(QUERIES, count))]
 
 
-def _data_uri(path: Path) -> str:
-    """Return an image file as a small JPEG; empty for an unreadable file, of which the page shows the name."""
+def _data_uri(paths: Sequence[Path]) -> str:
+    """Return a picture, or the frames of a clip, as a small JPEG or a WebP that moves; empty if a file is unreadable.
+
+    ``paths`` are a file, or the files of a clip's frames. The page then shows the name.
+    """
     import PIL.Image
 
-    from trainables.data.pictures import decode
+    from trainables.data.pictures import count_frames, decode
 
     try:
-        image = decode(path)
+        counts = [count_frames(path) for path in paths]
+        every = [(path, number) for path, count in zip(paths, counts, strict=True) for number in range(count)]
+        # Copies are pictures of one frame, whose file is no longer read.
+        images = [decode(*every[place]).copy() for place in pick_frames(len(every), FRAMES)]
     except DataError:
         return ""
-    image.thumbnail((SIDE * 2, SIDE * 2), PIL.Image.Resampling.LANCZOS)
+    if not images:
+        return ""
     buffer = io.BytesIO()
-    image.save(buffer, "JPEG", quality=QUALITY, optimize=True)
-    return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+    for image in images:
+        image.thumbnail((SIDE * 2, SIDE * 2), PIL.Image.Resampling.LANCZOS)
+    if len(images) == 1:
+        images[0].save(buffer, "JPEG", quality=QUALITY, optimize=True)
+    else:
+        duration = SHOWN // len(images)
+        images[0].save(
+            buffer, "WEBP", quality=QUALITY, save_all=True, append_images=images[1:], duration=duration, loop=0
+        )
+    kind = "jpeg" if len(images) == 1 else "webp"
+    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
 def compared_queries(
@@ -259,27 +280,27 @@ def _pair(number: int, ranks: Mapping[str, float], shown: _Shown, way: str) -> Q
     return Query(shown.caption(number), ranks, [shown.image(int(owners[number]), correct=True)])
 
 
-def find_pictures(dataset: str, data_root: Path) -> tuple[Callable[[str], str], str]:
-    """Return file name -> data URI of the pictures of a dataset, which is empty without its data, and the reason."""
+def find_pictures(dataset: str, data_root: Path) -> tuple[Callable[..., str], str]:
+    """Return file name, and id -> data URI of the pictures of a dataset, empty without its data, and the reason."""
     from trainables.data.source import find_source
 
     try:
         return Pictures(find_source(dataset, data_root)), ""
     except DataError as error:
-        return lambda filename: "", f"The page has no pictures: {reason_of(error)}"
+        return lambda filename, key="": "", f"The page has no pictures: {reason_of(error)}"
 
 
 def retrieved_items(
-    answers: "Iterable[Match]", captions: Mapping[str, Sequence[str]], picture: Callable[[str], str]
+    answers: "Iterable[Match]", captions: Mapping[str, Sequence[str]], picture: Callable[..., str]
 ) -> list[Item]:
-    """Return the answers of a retriever, best first, with their pictures: file name -> data URI, which may be empty.
+    """Return the answers of a retriever, best first, with their pictures: name and id -> data URI, which may be empty.
 
     ``captions`` has the captions of each image; it is empty if the answers are captions.
     """
     return [
         Item(
             " · ".join(dict.fromkeys(filter(None, (answer.image, answer.filename)))),
-            picture(answer.filename),
+            picture(answer.filename, answer.image),
             answer.score,
             captions=captions.get(answer.image, ()) or [answer.caption],
         )

@@ -1,7 +1,8 @@
 """Caveats, which limit results, such as trials that could not win; and remarks, which limit nothing."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -52,7 +53,13 @@ def remarks(trials: Sequence[Trial]) -> list[str]:
         # A single trial that a caveat names is not counted again.
         if count > (higher is not None and higher.state is state):
             sentences.append(f"{count_text(count, 'trial')} {str(state).replace('_', ' ')}, which cannot win.")
-    return sentences
+    return [*sentences, *without_graphs(trials)]
+
+
+def without_graphs(trials: Iterable[Trial]) -> list[str]:
+    """Say how many trials took their steps without a CUDA graph, though one was asked for, by the reason."""
+    reasons = Counter(trial.not_replayed for trial in trials if trial.not_replayed is not None)
+    return [f"{count_text(count, 'trial')} trained without CUDA graphs: {reason}." for reason, count in reasons.items()]
 
 
 def _mixed_versions(trials: Sequence[Trial]) -> list[str]:

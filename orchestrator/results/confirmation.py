@@ -34,6 +34,7 @@ from orchestrator.results.confirmation_plan import (
     share_runs,
     wanted_plans,
 )
+from orchestrator.results.luck import variance_of_best
 from orchestrator.results.race import LEVEL as RACE_LEVEL
 from orchestrator.results.race import Race, run_race
 from orchestrator.results.runs import RunId, Runs
@@ -205,7 +206,7 @@ class Confirmation:
             key = trial.config.model, trial.config.loss, trial.params.get(each_of) if each_of else None
             groups.setdefault(key, {}).setdefault(trial.search, []).append(trial)
         candidates = []
-        for searches in groups.values():
+        for key, searches in groups.items():
             lost = {number: trial.state for number, of in searches.items() for trial in of if not _has_finished(trial)}
             whole = {number: trainings for number, trainings in searches.items() if number not in lost}
             trials = {RunId(number, trial.config.seed): trial for number, of in whole.items() for trial in of}
@@ -213,7 +214,9 @@ class Confirmation:
             best = max(means, key=means.__getitem__, default=min(searches))
             has_images = bool(trials) and all(trial.id in images for trial in trials.values())
             setting = history.trials[str(searches[best][0].candidate)]
-            sizes = {len(history.study(trainings[0].study)) for trainings in searches.values()}
+            studies = [history.study(trainings[0].study) for trainings in searches.values()]
+            sizes = {len(trials_of) for trials_of in studies}
+            luck = variance_of_best([self._ends(trials_of, each_of, key[-1]) for trials_of in studies])
             candidate = Runs(
                 setting.id,
                 {run: metrics_of(trial, history) for run, trial in trials.items()},
@@ -225,9 +228,19 @@ class Confirmation:
                 images={metric: {run: images[trial.id] for run, trial in trials.items()}} if has_images else {},
                 is_repeated=True,
                 trials=sizes.pop() if len(sizes) == 1 else None,
+                luck={} if luck is None else {in_section(history.metric, TEST): luck},
             )
             candidates.append(candidate)
         return candidates
+
+    def _ends(self, trials: Sequence[Trial], parameter: str | None, value: Any) -> list[float | None]:
+        """Return the values of trials, of a parameter those with a value; ``None`` where not trained to the end."""
+        name = self.history.metric
+        return [
+            trial.at_best[name] if _has_finished(trial) and name in trial.at_best else None
+            for trial in trials
+            if parameter is None or trial.params.get(parameter) == value
+        ]
 
     @cached_property
     def alike(self) -> Mapping[str, tuple[str, ...]]:
@@ -350,9 +363,6 @@ class Confirmation:
         if default is None:
             return None, ["no trial had the published settings of its loss, so there is no baseline; name one"]
         label = next((label for label in labels if default.id in (label, *self.alike.get(label, ()))), None)
-        if label is None and planned in labels:
-            # Where studies have metrics of their own, older versions compared published settings by these.
-            label = planned
         return label, [] if label else [f"the published settings, {default.id}, were not confirmed"]
 
     @property

@@ -4,7 +4,7 @@ The best value of a search is too high on average, because it is the highest of 
 judged by the values of fresh seeds, which all candidates share, so that runs of equal seeds can be paired.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -148,7 +148,8 @@ def choose_candidates(
     datasets = dict.fromkeys(trial.config.dataset for trial in chosen)
     defaults = [published_default(history, name) for name in datasets]
     if per_study:
-        defaults += [_preferred(points, history.metric) for name in datasets for points in _published(history, name)]
+        published = [points for name in datasets for points in _published(history, name)]
+        defaults += [_preferred(points, history.metric, planned) for points in published]
     return list(distinct([*chosen, *(trial for trial in defaults if trial is not None)]))
 
 
@@ -169,12 +170,18 @@ def best_of_searches(history: History, each_of: str | None = None) -> list[Trial
 def published_default(history: History, dataset: str) -> Trial | None:
     """Return the best trial on a dataset with the published settings of its loss, a finished trial if there is any.
 
-    The experiment's metric decides; a study may choose the best epoch by a metric of its own.
+    The experiment's metric decides; a study may choose the best epoch by a metric of its own. A confirmation keeps the
+    settings, or the candidate whose runs they share, that its plan has named, by whatever rule that was.
 
     Returns:
         ``None`` where the search has no such trial, because its bounds exclude the published settings.
     """
-    return _preferred([point for points in _published(history, dataset) for point in points], history.metric)
+    plan = history.plans.get(dataset)
+    if plan is not None and plan.baseline in history.trials:
+        return history.trials[plan.baseline]
+    confirmed = {str(trial.candidate) for trial in history.stage(Stage.CONFIRM)}
+    points = [point for points in _published(history, dataset) for point in points]
+    return _preferred(points, history.metric, confirmed)
 
 
 def _published(history: History, dataset: str) -> list[list[Point]]:
@@ -188,8 +195,12 @@ def _published(history: History, dataset: str) -> list[list[Point]]:
     return studies
 
 
-def _preferred(points: Sequence[Point], metric: str) -> Trial | None:
-    """Return the first trial of the best point that finished, otherwise the best trial that was stopped early."""
+def _preferred(points: Sequence[Point], metric: str, chosen: Collection[str]) -> Trial | None:
+    """Return the first trial of the best point that finished, otherwise the best trial that was stopped early.
+
+    Points whose trials were ``chosen`` before, by their ids, come first: an older version may have compared otherwise.
+    """
+    points = [point for point in points if point.first.id in chosen] or points
     best = max(ranked(points), key=lambda point: point.mean(metric) or 0.0, default=None)
     if best is not None:
         return best.first

@@ -21,8 +21,7 @@ from orchestrator.results.questions import answer_questions
 from orchestrator.results.statistics import Sample
 from orchestrator.results.verdict import DatasetVerdict
 from orchestrator.text.wording import metric_name, number_text, share_text
-from trainables.judgements import TITLES
-from trainables.judgements.judged_metrics import KNOWN, RECALLS, DirectionRanks, JudgedRanks, query_values
+from trainables.judged_ranks import KNOWN, RECALLS, TITLES, DirectionRanks, JudgedRanks, query_values
 from trainables.metric_table import CONDENSED, DIRECTIONS, name_parts, parts_of, without_section
 
 

@@ -64,6 +64,15 @@ def answer_questions(verdict: DatasetVerdict) -> list[Answer]:
     return _Questions(verdict, verdict.winner).answers()
 
 
+def needed_text(fewest: float | None, most: float | None, units: str, gap: str) -> str:
+    """Return how many seeds, searches or runs each would detect a gap, see ``DifferenceTest.range_of_seeds``."""
+    if fewest is None:
+        return f"no affordable number of {units} would detect {gap}"
+    if fewest == most:
+        return f"{fewest:g} {units} each would detect {gap}"
+    return f"{f'at least {fewest:g}' if most is None else f'{fewest:g} to {most:g}'} {units} each would detect {gap}"
+
+
 class _Questions:
     """The questions of a dataset with a winner."""
 
@@ -228,14 +237,15 @@ class _Questions:
             "probability_on_new_images": test.probability_beyond(0.0) if test and test.images else None,
             "smallest_detectable_difference": None,
             "seeds_needed": None,
+            "seeds_needed_at_most": None,
         }
         if test is not None:
             # A lead counts at this p-value: with it the luckiest of all chances leads an equal at the level.
             level = self._verdict.level
             level = min(level, 2 * -math.expm1(math.log1p(-level) / self._verdict.chances(key)))
             numbers["smallest_detectable_difference"] = test.detectable(level)
-            if test.difference > 0:
-                numbers["seeds_needed"] = test.needed_seeds(level)
+            needed = test.range_of_seeds(level) if test.difference > 0 else None
+            numbers["seeds_needed"], numbers["seeds_needed_at_most"] = needed or (None, None)
         headline = self._headline(conclusion, closest, names, every)
         return Answer(key, dataset, question, headline, str(conclusion.verdict), closest.second, numbers)
 
@@ -359,7 +369,5 @@ class _Questions:
         if pair.comparison.share_of_images >= MOSTLY:
             share = share_text(pair.comparison.share_of_images)
             return f"{said}; {share} of the uncertainty comes from the test images, not from the {units}."
-        gap, runs = number_text(pair.difference, metric), answer.numbers["seeds_needed"]
-        if runs is None:
-            return f"{said}; no affordable number of {units} would detect {gap}."
-        return f"{said}; {runs} {units} each would detect {gap}."
+        fewest, most = (answer.numbers[name] for name in ("seeds_needed", "seeds_needed_at_most"))
+        return f"{said}; {needed_text(fewest, most, units, number_text(pair.difference, metric))}."

@@ -22,8 +22,7 @@ from orchestrator.results.table_verdicts import MetricForm, pair_sentence
 from orchestrator.results.verdict import LEVEL
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import decimals_of, interval_text, metric_words, number_text
-from trainables.judgements import TITLES
-from trainables.judgements.judged_metrics import JudgedRanks
+from trainables.judged_ranks import TITLES, JudgedRanks
 from trainables.metric_table import range_of
 from trainables.metric_values import image_values, over_captions
 from trainables.ranks import Ranks

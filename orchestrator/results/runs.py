@@ -60,6 +60,8 @@ class Runs:
         has_seeds: Whether another seed could give other values; a closed-form model has a single run, which is exact.
         is_repeated: Whether the runs are of repeated searches, also where a single one is left.
         trials: Trials of each of the repeated searches; ``None`` where there are none, or they differ.
+        luck: Metric -> variance of the best setting over repeated searches by all their trials, see ``luck``; without a
+            metric where it is not known.
 
     Example:
         >>> runs = Runs.of_seeds("a", {0: {"test/rsum": 201.0}, 1: {"test/rsum": 203.0}}, loss="nt_xent")
@@ -82,6 +84,7 @@ class Runs:
     has_seeds: bool = True
     is_repeated: bool = False
     trials: int | None = None
+    luck: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of_seeds(

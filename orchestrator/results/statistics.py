@@ -11,7 +11,7 @@ References:
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -25,6 +25,9 @@ CONFIDENCE = 0.95
 
 POWER = 0.8
 """Share of studies in which a difference must be found to be called detectable."""
+
+TAILS = (0.975, 0.025)
+"""Probabilities of a smaller estimate at the lower and at the upper end of the interval of a variance."""
 
 MOST = 200
 """Largest number of seeds of a candidate that is considered."""
@@ -206,6 +209,40 @@ class DifferenceTest:
             enough = self.with_seeds(middle).detectable(level) <= abs(self.difference)
             low, high = (low, middle) if enough else (middle, high)
         return high if high <= MOST else None
+
+    def range_of_seeds(self, level: float) -> tuple[int, int | None] | None:
+        """Return between which numbers of seeds of each candidate a true difference of this size is found.
+
+        A few seeds leave the variances unsure by a factor of two and more, and so the number of seeds that they need.
+        The ends are ``needed_seeds`` at both ends of the 95 % intervals of the variances, over seeds and over images.
+        In at least 95 % of studies the number that the true variances need lies between them.
+
+        Args:
+            level: Two-sided level of the test, in (0, 1).
+
+        Returns:
+            Fewest and most seeds; ``None`` as the most where these are above ``MOST``, and ``None`` alone where the
+            fewest are.
+
+        Example:
+            >>> DifferenceTest(1.5, (0.2, 0.2), (0.0, 0.0), (5, 5), 0.4).range_of_seeds(0.05)
+            (5, 27)
+        """
+        fewest, most = (self._with_variances(probability).needed_seeds(level) for probability in TAILS)
+        return None if fewest is None else (fewest, most)
+
+    def _with_variances(self, probability: float) -> "DifferenceTest":
+        """Return the test if the variances were these ends of their intervals, from chi-squared distributions."""
+        from scipy.special import chdtri
+
+        freedoms = [max(1, count - 1) for count in self.counts]
+        freedom = satterthwaite(self.seeds, freedoms) if any(self.seeds) else 1.0
+        # ``chdtri`` is the inverse of the upper tail.
+        of_seeds = freedom / float(chdtri(freedom, 1 - probability))
+        of_images = 1.0 if self.images is None else (self.images - 1) / float(chdtri(self.images - 1, 1 - probability))
+        first, second = (max(both, part * of_seeds) for part, both in zip(self.seeds, self.joint, strict=True))
+        total = first + second + (self.total - sum(self.seeds)) * of_images
+        return replace(self, seeds=(first, second), total=total)
 
 
 def measure(values: Sample) -> Measure:

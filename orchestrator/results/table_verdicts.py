@@ -25,6 +25,7 @@ import numpy as np
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, table_of
 from orchestrator.results.comparison import Comparison, compare
 from orchestrator.results.question import P, Pair, Question, Verdict, conclude, holm_adjusted, only_worse
+from orchestrator.results.questions import needed_text
 from orchestrator.results.runs import Runs, Unit
 from orchestrator.results.statistics import Interval, has_spread, two_sided
 from orchestrator.results.verdict import LEVEL, LEVELS_OF_SEARCHES
@@ -299,13 +300,12 @@ class _Dataset:
             return []
         smallest = self._size(test.detectable(self._level_of_pair))
         said = f"With these data the smallest detectable difference is {smallest}"
-        needed = test.needed_seeds(self._level_of_pair) if deciding.difference else None
+        needed = test.range_of_seeds(self._level_of_pair) if deciding.difference else None
         gap = self._size(abs(deciding.difference))
         if deciding.comparison.share_of_images > 0.5:
             return [f"{said}; most of the uncertainty comes from the queries, not from the runs."]
-        if needed is None:
-            return [f"{said}; no affordable number of runs would detect {gap}."]
-        return [f"{said}; {needed} runs each would detect {gap}."]
+        fewest, most = needed or (None, None)
+        return [f"{said}; {needed_text(fewest, most, 'runs', gap)}."]
 
     def _size(self, size: float) -> str:
         return replace(self._form, lower_is_better=False).value(size)

@@ -1,17 +1,18 @@
-"""What takes the headline of a dataset back: chance, the other test, or the pairs that people judged correct.
+"""What takes the headline of a dataset back: chance, seeds that collapse, the other test, or people's judgements.
 
-Each is the question of the headline, asked again. Where the word is another one, a sentence stands beside the headline
-wherever it is shown. These sentences have no error rate of their own: they say what the headline rests on.
+Each but the second is the question of the headline, asked again. Where the word is another one, a sentence stands
+beside the headline wherever it is shown. These sentences have no error rate of their own: they say what it rests on.
 """
 
 from collections.abc import Iterator
 
 from orchestrator.results.answer import Answer
+from orchestrator.results.collapse import find_collapse
 from orchestrator.results.comparison import compare
 from orchestrator.results.question import Direction, Question, Verdict
-from orchestrator.results.runs import Runs
+from orchestrator.results.runs import Runs, Unit
 from orchestrator.results.verdict import DatasetVerdict
-from orchestrator.text.wording import number_text, p_equals
+from orchestrator.text.wording import number_text, p_equals, printed
 
 CHANCE_METRIC = "test/rsum"
 """The metric of which the value of a random ranking is known."""
@@ -29,7 +30,11 @@ def taken_back(
         judged: The answer whether the headline holds with people's judgements, see ``judged.judged_answer``.
         chance: The test rsum of a random ranking, in [0, 600]; ``None`` if unknown.
     """
-    sentences = [*_chance(verdict, chance), *(_other_test(verdict, other) if other is not None else ())]
+    sentences = [
+        *_chance(verdict, chance),
+        *_collapse(verdict),
+        *(_other_test(verdict, other) if other is not None else ()),
+    ]
     of_sources = [] if judged is None else judged.data["judged"]
     return (*sentences, *(source["sentence"] for source in of_sources if not source["survives"]))
 
@@ -44,6 +49,21 @@ def _chance(verdict: DatasetVerdict, chance: float | None) -> Iterator[str]:
     if not any(pair.verdict in (Verdict.BETTER, Verdict.UNTESTED) and pair.difference > 0 for pair in pairs):
         value = number_text(chance, verdict.metric)
         yield f"No candidate is better than chance (rsum {value}): check the order of the features' rows."
+
+
+def _collapse(verdict: DatasetVerdict) -> Iterator[str]:
+    """Say that seeds of the winner's loss collapse, where it is called better: few seeds do not say how often."""
+    winner = verdict.winner
+    if winner is None or winner.unit is not Unit.SEED or verdict.verdict is not Verdict.BETTER:
+        return
+    settings = [one.sample(verdict.metric) for one in verdict.candidates if one.kind == winner.kind and one.values]
+    found = find_collapse(settings)
+    if found is not None:
+        lowest, median = (number_text(value, verdict.metric) for value in (found.lowest, found.median))
+        yield (
+            f"Seeds of {printed(winner.loss)} collapse, {found.count} of {found.seeds} (to {lowest} from {median}): "
+            "how often others do is not known."
+        )
 
 
 def _other_test(verdict: DatasetVerdict, other: DatasetVerdict) -> Iterator[str]:

@@ -117,13 +117,14 @@ class DatasetVerdict:
     def chances(self, question: str) -> int:
         """Return of how many candidates the luckiest could have led an equal in a question, see ``winner_family``."""
         if question == PUBLISHED:
-            return max(1, len(self.candidates) - 1)
+            return 2 * len(self.candidates)
         if question == WHICH_LOSS:
             return 1 + len(self.others(WHICH_COEFFICIENTS))
         sizes = Counter(candidate.kind for candidate in self.candidates)
         best = {other.kind: other.label for other in reversed(self.others(WHICH_LOSS))}
         unbeaten = [kind for kind, label in best.items() if self.word_on(label) != Verdict.WORSE]
-        return 2 * (1 + sum(sizes[kind] > 1 for kind in unbeaten))
+        is_best = all(self.word_on(other.label) == Verdict.WORSE for other in self.others(WHICH_LOSS))
+        return (2 if is_best else 4) * (1 + sum(sizes[kind] > 1 for kind in unbeaten))
 
     @property
     def first_question(self) -> str:

@@ -8,7 +8,8 @@ the winner leads all of it:
     (a)  candidates of other losses (or models)    k is the number of candidates of the winner's loss
     (b)  other settings of the winner's loss       k is twice the number of losses with several candidates that the
                                                    winner does not beat, its own among them: the two best of a loss may
-                                                   be equal, and the winner is the luckiest of all of them
+                                                   be equal, and the winner is the luckiest of all of them; twice as
+                                                   many where the winner does not beat all of (a), as below
 
 The largest p-value of a group's leads holds for all pairs of the group, because an intersection errs at most as often
 as its least sure lead [Berger1982]. A pair alone is a comparison that nobody named beforehand, of any two candidates
@@ -18,10 +19,12 @@ number of all candidates, and the p-value is Holm-adjusted over all of (a). In (
 loss times the losses that the winner does not beat, Holm-adjusted over all of (b). A baseline that was named beforehand
 is one pair alone:
 
-    (c)  the baseline                              k is the number of all candidates but the baseline
+    (c)  the baseline                              k is twice the number of all candidates
 
 The p-value of a pair is the smallest of those that hold for it. So a pair has one p-value and one word, whichever
-question it answers. ``docs/evidence/verdict-errors.md`` has the error rates.
+question it answers. Three questions err more often together than one. So (b) and (c) have twice the k that they would
+have alone, but (b) only where (a) finds no best loss: a best loss that is found is right nearly always, and then (b) is
+the only question left. ``docs/evidence/verdict-errors.md`` has the error rates.
 
 References:
     [Berger1982] Berger, Multiparameter hypothesis testing and acceptance sampling, Technometrics 24, 295-300.
@@ -67,6 +70,7 @@ class WinnerFamily:
         adjusted = {**_alone(others, p_of, every), **_alone(shown, p_of, chances)}
         self._lower(adjusted, others, p_of, sizes[winner.kind])
         rivals = 1 + sum(sizes[kinds[label]] > 1 and not self._is_beaten(label, adjusted, others) for label in best)
+        rivals *= 1 if all(self._is_beaten(compared.second, adjusted, others) for compared in others) else 2
         adjusted |= _alone(own, p_of, dict.fromkeys((compared.second for compared in own), sizes[winner.kind] * rivals))
         self._lower(adjusted, own, p_of, 2 * rivals)
         return [adjusted.get(compared.second) for compared in comparisons]
@@ -79,7 +83,7 @@ class WinnerFamily:
         for compared in group:
             label, p = compared.second, p_of[compared.second]
             if p is not None:
-                named = _luckiest(compared, p, len(self.candidates) - 1) if label == self.baseline else 1.0
+                named = _luckiest(compared, p, 2 * len(self.candidates)) if label == self.baseline else 1.0
                 adjusted[label] = min(adjusted[label], largest, named)
 
     def best_of_other_losses(self) -> list[str]:

@@ -14,14 +14,6 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from orchestrator.forecast.time_left import (
-    PlannedWork,
-    TimeLeft,
-    TrainingRate,
-    epoch_lengths,
-    evaluation_seconds,
-    work_left,
-)
 from orchestrator.journal.history import STANDINGS, History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.points import Point, points_of
@@ -41,6 +33,14 @@ from orchestrator.journal.trial import Stage, Trial
 from orchestrator.results.answers import Summary, chance_of, dataset_answers, over_datasets
 from orchestrator.results.confirmation import race_names
 from orchestrator.results.race import describe_race, describe_round
+from orchestrator.searches.time_left import (
+    PlannedWork,
+    TimeLeft,
+    TrainingRate,
+    epoch_lengths,
+    evaluation_seconds,
+    work_left,
+)
 from orchestrator.searches.trial_table import FEWEST_ROWS, ROWS, count_words, trials_table
 from orchestrator.text.terminal import make_console, say
 from orchestrator.text.values import clock_text, count_text, duration_text

@@ -1,5 +1,6 @@
 """Checks an experiment, and opens its files and stores, before its first trial runs."""
 
+import shlex
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -8,20 +9,19 @@ from pathlib import Path
 
 from orchestrator.experiment.experiment import Experiment, changed_keys
 from orchestrator.experiment.plugins import changed_plugins
-from orchestrator.experiment.sections import Resources
 from orchestrator.experiment.yaml_files import short, yaml_text
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold, make_scratch
 from orchestrator.journal.records import ExperimentStarted
 from orchestrator.machines.cluster import Cluster, describe_environment
+from orchestrator.machines.own_machine import check_machine, want_of_shared_memory
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.storage.set_aside import set_summary_aside
-from orchestrator.text.terminal import say
+from orchestrator.text.terminal import path_text, say
 from orchestrator.tracking.address import choose_uri
 from orchestrator.tracking.tracker import TrackingProcess
 from orchestrator.workload.workload import Workload
-from trainables.allotment import usable_cpus
 from trainables.errors import ConfigError
 from trainables.files import make_writable, write_whole
 
@@ -63,7 +63,9 @@ def opened(
     uri = choose_uri(tracking_uri, output)
     cluster = cluster.resolved()
     if cluster.address is None:
-        check_cpus(experiments[0].resources)
+        check_machine(experiments[0].resources)
+        if problem := want_of_shared_memory():
+            say(f"warning: {'; '.join(problem)}", error=True)
     digests: dict[str, str] = {}
     tokenizers: dict[str, str] = {}
     data_caveats: dict[str, list[str]] = {}
@@ -101,20 +103,6 @@ def start(ledger: Ledger, experiment: Experiment, here: Opened, cluster: Cluster
             data_caveats=here.data_caveats,
         )
     )
-
-
-def check_cpus(resources: Resources) -> None:
-    """Refuse too many CPUs at once; Ray, which takes ten seconds to start, would refuse them later.
-
-    Raises:
-        ConfigError: If a trial asks for more CPUs than this machine has.
-    """
-    there = usable_cpus()
-    if resources.cpus > there:
-        raise ConfigError(
-            f"resources.cpus: a trial asks for {resources.cpus:g}, but there are {there}; "
-            f"lower it with --set resources.cpus=..."
-        )
 
 
 def open_directory(output: Path, name: str) -> Path:
@@ -155,17 +143,18 @@ def check_unchanged(experiment: Experiment, digests: Mapping[str, str], history:
     if not (history.trials or history.warmed_by or history.prior):
         return
     remedy = f"give the experiment another name (--set name=...) or remove {directory}"
+    named = shlex.quote(path_text(directory))
     if plugins := changed_plugins(history.experiment.plugins, experiment.plugins):
         raise ConfigError(
             f"{directory}: was started with other plug-ins than now: {'; '.join(plugins)}; trials of both could not be "
-            f"compared: {remedy}, or resume with the recorded code: `orchestrator resume {directory.name}`"
+            f"compared: {remedy}, or resume with the recorded code: `orchestrator resume {named}`"
         )
     changed = changed_keys(history.experiment.values, experiment.to_dict())
     if changed:
         changes = ", ".join(f"{key} ({short(before)} -> {short(after)})" for key, (before, after) in changed.items())
         raise ConfigError(
             f"{directory}: was started with other settings than now: {changes}; {remedy}; "
-            f"`orchestrator resume {directory}` resumes it as it was started"
+            f"`orchestrator resume {named}` resumes it as it was started"
         )
     for key, digest in history.data.items():
         if digests.get(key) != digest:

@@ -11,7 +11,6 @@ from msgspec import structs
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.overlaps import overlaps
-from orchestrator.forecast.time_left import PlannedWork
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
@@ -26,6 +25,7 @@ from orchestrator.searches.budget import SPENT, BudgetMeter
 from orchestrator.searches.display import Progress, displayed, evaluation_displayed
 from orchestrator.searches.preparation import check_unchanged, open_checkpoints, opened, start, tracked
 from orchestrator.searches.resuming import SearchInterruptedError, answered, how_to_resume
+from orchestrator.searches.time_left import PlannedWork
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.studies.past_searches import read_prior, read_sources, start_from_prior, start_warm
 from orchestrator.studies.source import PlannedTrials

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.experiment.experiment import Experiment, experiment_of
-from orchestrator.forecast.time_left import PlannedWork, TimeLeft, TrainingRate
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import HALF_TRAINED, NOT_BEGUN, History
 from orchestrator.journal.journal import JournalError, JournalReader, JournalReplacedError
@@ -17,6 +16,7 @@ from orchestrator.results.confirmation import current_plans, most_trainings
 from orchestrator.searches.budget import BudgetMeter
 from orchestrator.searches.display import EvaluationProgress
 from orchestrator.searches.resuming import command_to_resume
+from orchestrator.searches.time_left import PlannedWork, TimeLeft, TrainingRate
 from orchestrator.storage.set_aside import Unknown, find_unknown
 
 

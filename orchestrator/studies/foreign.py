@@ -5,6 +5,7 @@ from typing import Any
 
 import optuna
 
+from orchestrator.text.addresses import without_password
 from trainables.errors import DataError, reason_of
 
 
@@ -18,15 +19,16 @@ def trials_of_study(storage: str, name: str) -> list[dict[str, Any]]:
         DataError: If the storage cannot be read, or has no such study.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
+    shown = f"optuna:{without_password(storage)}"
     try:
         # By an address alone Optuna would make its tables in any database that it opens.
         opened = optuna.storages.RDBStorage(storage, skip_table_creation=True)
         study = optuna.load_study(study_name=name, storage=opened)
     except KeyError:
         known = ", ".join(optuna.get_all_study_names(storage=opened)[:20])
-        raise DataError(f"optuna:{storage}: has no study {name!r}; there are {known or 'none'}") from None
+        raise DataError(f"{shown}: has no study {name!r}; there are {known or 'none'}") from None
     except Exception as error:  # noqa: BLE001  # SQLAlchemy and drivers raise errors of their own
-        raise DataError(f"optuna:{storage}: cannot be read: {reason_of(error)}") from None
+        raise DataError(f"{shown}: cannot be read: {without_password(reason_of(error))}") from None
     minimised = optuna.study.StudyDirection.MINIMIZE
     names = ["value"] if len(study.directions) == 1 else [f"value_{place}" for place in range(len(study.directions))]
     names = [

@@ -13,6 +13,7 @@ lines for which there is no reader any more, or no room, are dropped.
 import errno
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -48,10 +49,37 @@ def typed_program() -> str:
     return path_text(started)
 
 
+_COMPLETED = {
+    "--data-root": r"data (extract|describe|parse|frames|unpack) \S",
+    "--output": r"sync|(status|doctor|resume|confirm|extend|summarise|report|judge|regress) \S",
+}
+"""Option -> beginnings of proposed commands that need it where this command was given it."""
+
+_places: dict[str, str] = {}
+
+
+def remember_places(arguments: Sequence[str]) -> None:
+    """Keep the places that a command line names, for the commands that are proposed while it runs."""
+    _places.clear()
+    for number, argument in enumerate(arguments):
+        option, equals, value = argument.partition("=")
+        following = arguments[number + 1 : number + 2]
+        if option in _COMPLETED and (equals or following):
+            _places[option] = value if equals else following[0]
+
+
 def as_typed(text: str) -> str:
-    """Return a text whose commands in back quotes begin with the program as it can be typed."""
+    """Return a text whose commands in back quotes begin with the program as it can be typed, and find what is named."""
     program = typed_program()
-    return text if program == NAME else re.sub(rf"`{NAME} (?=[a-z])", lambda _: f"`{program} ", text)
+
+    def completed(found: re.Match[str]) -> str:
+        command = found[1]
+        for option, value in _places.items():
+            if option not in command and re.match(_COMPLETED[option], command):
+                command += f" {option} {shlex.quote(value)}"
+        return f"`{program} {command}`"
+
+    return re.sub(rf"`{NAME} ([a-z][^`]*)`", completed, text)
 
 
 class LastingStream:

@@ -8,32 +8,21 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from orchestrator.reference.published import DATASETS, LOSSES, MODELS, SYNONYMS
+from orchestrator.reference.published import DATASETS, SYNONYMS
 from orchestrator.text.values import MINUS, SYMBOLS, count_text, duration_text, value_text, visible
+from trainables.loss_parameters import LOSS_TABLE
 from trainables.metric_table import COCOS, COCOS_START, CONDENSED, is_in, metric_of, name_parts
+from trainables.model_parameters import MODEL_TABLE
 
 MISSING = "–"
 
-PRINTED = {ours: printed for names in (DATASETS, MODELS, LOSSES) for printed, ours in names.items()} | {
+PRINTED: Mapping[str, str] = {
+    **{ours: printed for printed, ours in DATASETS.items()},
     "flickr8k": "Flickr8k",
     "flickr8k_zh": "Flickr8k (Chinese)",
     "flickr8k_ar": "Flickr8k (Arabic)",
-    "triplet": "Triplet",
-    "triplet_sh": "Triplet SH",
-    "wsabie": "WSABIE",
-    "scan": "SCAN",
-    "gsmn": "GSMN",
-    "hgr": "HGR",
-    "ce": "CE",
-    "polynomial_self": "Polynomial (self)",
-    "polynomial_relative": "Polynomial (relative)",
-    "warp": "WARP",
-    "sigmoid": "Sigmoid",
-    "decoupled": "Decoupled contrastive",
-    "multi_similarity": "Multi-Similarity",
-    "circle": "Circle",
-    "triplet_selhn": "Triplet SelHN",
-    "gradient_weights": "Gradient weights",
+    **{name: entry.printed for name, entry in MODEL_TABLE.items() if entry.printed},
+    **{name: entry.printed for name, entry in LOSS_TABLE.items()},
 }
 """Our name of a dataset, a model or a loss -> its name in papers."""
 

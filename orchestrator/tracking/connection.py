@@ -97,6 +97,7 @@ def connect(uri: str, output: Path) -> "MlflowClient":
     """
     from mlflow import MlflowClient
 
+    ask_once(uri)
     with alone(output / ".mlflow.lock"):
         if (database := missing_database(uri)) is not None:
             for remains in database.parent.glob(f".{database.name}.*.unfinished"):
@@ -143,6 +144,17 @@ def take_turn(uri: str, directory: Path, *, waits: bool = False) -> ExitStack:
     return turn
 
 
+def ask_once(uri: str) -> None:
+    """Let MLflow ask a database once: it would ask one that refuses ten times, and wait for 100 s in silence.
+
+    The tracker and ``sync`` try again, as they do with a server (``environment.set_for_mlflow``).
+    """
+    if not uri.startswith(("http:", "https:")):
+        from mlflow.store.db import utils
+
+        utils.MAX_RETRY_COUNT = 1
+
+
 @contextmanager
 def asking(uri: str) -> Iterator["MlflowClient"]:
     """Ask a store within a ``with`` block; each answer has a few seconds, because a person is waiting.
@@ -154,6 +166,7 @@ def asking(uri: str) -> Iterator["MlflowClient"]:
     failures = store_failures()
     from mlflow import MlflowClient
 
+    ask_once(uri)
     usual = os.environ[TIMEOUT]
     os.environ[TIMEOUT] = "5" if TIMEOUT_IS_OURS else usual
     try:

@@ -69,9 +69,9 @@ KINDS = (
         "name the file of its authority in MLFLOW_TRACKING_SERVER_CERT_PATH (a database: sslrootcert in its address)",
     ),
     (
-        r"WRONG_VERSION_NUMBER|wrong version number|record layer failure|HTTP_REQUEST",
-        "it does not speak https",
-        "write http:// in its address, or let the server have a certificate",
+        r"WRONG_VERSION_NUMBER|wrong version number|record layer failure|HTTP_REQUEST|does not support SSL",
+        "it does not speak TLS",
+        "write http:// in its address (a database: without sslmode), or let the server have a certificate",
     ),
     (
         r"ProxyError|unable to connect to proxy|407 Proxy|Proxy Authentication",

@@ -37,9 +37,17 @@ from orchestrator.text.addresses import without_password
 from orchestrator.text.values import markdown
 from orchestrator.text.wording import metric_text
 from orchestrator.tracking.address import choose_uri
-from orchestrator.tracking.connection import DATABASE, StoreMovedError, count_experiments, find_experiment, find_run
+from orchestrator.tracking.connection import (
+    DATABASE,
+    StoreMovedError,
+    ask_once,
+    count_experiments,
+    find_experiment,
+    find_run,
+)
 from orchestrator.tracking.failures import failure_of, store_failures
 from orchestrator.winners.winners import MODEL, Champion, packed_champions
+from trainables.encoders.kept import libraries_of
 from trainables.errors import UserError
 from trainables.extras import require
 from trainables.files import alone
@@ -130,7 +138,7 @@ def save_model(packed: Path, folder: Path) -> None:
             loader_module="trainables.serving.retriever",
             data_path=str(packed),
             code_paths=code,
-            pip_requirements=REQUIREMENTS,
+            pip_requirements=[*REQUIREMENTS, *libraries_of(packed)],
             signature=signature,
         )
 
@@ -213,6 +221,7 @@ def client_of(uri: str) -> "MlflowClient":
     """Return a client of a store that has runs and models."""
     from mlflow import MlflowClient
 
+    ask_once(uri)
     return MlflowClient(tracking_uri=uri, registry_uri=uri)
 
 
@@ -345,8 +354,10 @@ def fetch_champion(uri: str, dataset: str, folder: Path) -> tuple[Path, Register
         client = client_of(uri)
         number = champion_number(client, name)
         if number is None:
-            there = ", ".join(sorted(model.name for model in client.search_registered_models(max_results=100)))
-            hint = f"there are: {there or 'none'}. A search registers its winner"
+            there = sorted(model.name for model in client.search_registered_models(max_results=100))
+            hint = f"there are: {', '.join(there) or 'none'}. A search registers its winner"
+            if name in there:
+                hint = f"no version has the alias {ALIAS}: none is above chance, or somebody removed the alias"
             raise RegistryError(f"{without_password(uri)}: no champion {name}; {hint}")
         from mlflow.artifacts import download_artifacts
 

@@ -29,6 +29,7 @@ class Step:
         diverged: Which loss or metric stopped being finite, if the trial diverged.
         refused: Why the trial cannot run, if trying again would not help.
         damage: A line for each damaged checkpoint that is newer than the checkpoint from which the trial resumes.
+        not_replayed: See ``EpochReport``.
     """
 
     epoch: int = 0
@@ -36,6 +37,7 @@ class Step:
     diverged: str | None = None
     refused: str | None = None
     damage: tuple[str, ...] = ()
+    not_replayed: str | None = None
 
 
 class TrialActor(Trainable):
@@ -97,7 +99,7 @@ class TrialActor(Trainable):
         # epoch in the journal without a checkpoint could not be resumed.
         if not is_saved:
             self._checkpoints.save(self._id, report)
-        return Step(report.epoch, dict(report.metrics), damage=damage)
+        return Step(report.epoch, dict(report.metrics), damage=damage, not_replayed=report.not_replayed)
 
 
 def trial_actor(train: Train, checkpoints: Checkpoints, alone: Train) -> type[TrialActor]:

@@ -22,6 +22,7 @@ from ray import _raylet
 from tenacity import Retrying, retry_if_exception, stop_after_attempt
 
 from orchestrator.machines.cluster import ClusterError
+from orchestrator.machines.own_machine import OBJECT_STORE_BYTES, store_folder
 from orchestrator.machines.processes import kept_sigterm_handler
 from trainables.allotment import usable_cpus
 from trainables.errors import reason_of
@@ -37,9 +38,6 @@ NOTE_SECONDS = 2.0
 
 STARTS = 3
 """Times that Ray is started where the machine is busy: Ray gives its own processes 30 s to start, and then gives up."""
-
-OBJECT_STORE_BYTES = 100 * 2**20
-"""Bytes of Ray's object store, in which results are small; by default Ray takes a third of the machine's memory."""
 
 
 class RayNotStartedError(ClusterError):
@@ -195,8 +193,8 @@ class _Start:
             self._outcome.result()
             return
         raise RayNotStartedError(
-            f"Ray did not start on this machine: {', '.join(self._died())}: somebody ended it, or the memory of the "
-            f"machine was short; nothing is lost: run the same command again"
+            f"Ray did not start on this machine: {', '.join(self._died())}: somebody ended it, or the machine was too "
+            f"busy or short of memory; nothing is lost: run the same command again"
         )
 
     def _init(self, outcome: Future[None]) -> None:
@@ -211,6 +209,7 @@ class _Start:
                 object_store_memory=OBJECT_STORE_BYTES,
                 # Ray opens its folder to all users, while a scratch directory must be closed to prove that it is ours.
                 _temp_dir=str(self._scratch / "r"),
+                _plasma_directory=store_folder(self._scratch),
             )
         except BaseException as error:  # noqa: BLE001  # raised in `run`
             outcome.set_exception(error)

@@ -115,7 +115,8 @@ class RecordingScheduler(NotPickled, FIFOScheduler):
             # The rule sees the last epoch as well, because later trials are compared with its value.
             continues = self.may_continue(trial, step.epoch, best, is_over=is_over)
             verdict = TrialState.RUNNING if continues else TrialState.STOPPED_EARLY
-            self._ledger.report(trial, step.epoch, step.metrics, TrialState.FINISHED if is_over else verdict)
+            state = TrialState.FINISHED if is_over else verdict
+            self._ledger.report(trial, step.epoch, step.metrics, state, step.not_replayed)
         return trial.state
 
     def on_trial_result(self, tune_controller: Any, trial: RayTrial, result: dict[str, Any]) -> str:

@@ -16,8 +16,8 @@ from trainables.config import TrialConfig
 from trainables.data.dataset import load_dataset, open_dataset
 from trainables.errors import ConfigError, DataError
 from trainables.files import make_writable
-from trainables.judgements.files import load_judgements
-from trainables.judgements.judged_metrics import judged_metrics
+from trainables.judged_ranks import judged_metrics
+from trainables.judgement_files import load_judgements
 from trainables.parameter_values import LEARNED
 from trainables.ranks import Ranks, chance_rsum, read_ranks, write_ranks
 from trainables.seeding import choose_device, generator
@@ -89,7 +89,7 @@ def _forms(split: str) -> str:
 
 @dataclass(frozen=True)
 class JudgedEvaluation:
-    """Counts of judgements, and the metrics of ``trainables.judgements.judged_metrics``.
+    """Counts of judgements, and the metrics of ``trainables.judged_ranks``.
 
     Candidates that people judged to fit count as right.
     """

@@ -13,11 +13,10 @@ from orchestrator.experiment.plugins import installed_sources, load_plugins
 from orchestrator.experiment.values import NAME, check_folder_name
 from orchestrator.experiment.yaml_files import Document, override, read_yaml, validate, yaml_text
 from orchestrator.journal.lock import hold
-from orchestrator.workload.notes import similarity_notes
 from search_spaces import SPACES
 from search_spaces.other_names import suggestion
 from trainables.checkpoint import BEST, EpochReport, find_latest, read_file, save_epoch
-from trainables.config import TrialConfig, check_metric
+from trainables.config import TrialConfig, check_metric, similarity_notes
 from trainables.data.dataset import (
     Dataset,
     check_batch_size,
@@ -159,8 +158,8 @@ def train(
     data = open_dataset(config, Path(data_root))
     check_modality(config, data)
     check_region_counts(config, data)
-    for settings in _settings(config):
-        check_batch_size(data, settings.training)
+    for place, settings in _settings(config):
+        check_batch_size(data, settings.training, f"{place}training.batch_size")
     with _opened(directory, resume=resume):
         return _train(config, data, directory, resume, device, on_start, on_step, on_report)
 
@@ -177,13 +176,13 @@ def _train(
 ) -> TrainingResult:
     """Train in a directory that this process holds; see ``train``."""
     # Imported after the checks above, because torch takes seconds to import.
-    from trainables.cost import count_steps
+    from trainables.data.batches import count_steps
     from trainables.seeding import choose_device
     from trainables.trial import run_trial
 
     chosen = choose_device(device)
-    steps = count_steps(data.splits["train"], config.training)
-    notes = (*data_notes(config, data), *similarity_notes(config.model, config.loss))
+    steps = count_steps(data.splits["train"], config.training, config.seed)
+    notes = (*data_notes(config, data), *similarity_notes(config))
     on_start(TrainingStart(directory, str(chosen), steps, notes))
     checkpoint = find_latest(directory) if resume else None
     is_resumed = checkpoint is not None
@@ -271,10 +270,11 @@ def read_config(path: Path | None, overrides: Sequence[str], plugins: Sequence[s
     trial = mistakes.of(validate, TrialConfig, document)
     mistakes.refuse()
     assert trial is not None
-    for settings in _settings(trial):
-        mistakes.of(SPACES[trial.loss].check_parameters, settings.loss_parameters)
-    problems = (f"loss_parameters: {problem} (loss {trial.loss})" for problem in mistakes.problems)
-    if lines := document.lines(problems):
+    for place, settings in _settings(trial):
+        of_place = Mistakes()
+        of_place.of(SPACES[trial.loss].check_parameters, settings.loss_parameters)
+        mistakes.problems += [f"{place}loss_parameters: {problem} (loss {trial.loss})" for problem in of_place.problems]
+    if lines := document.lines(mistakes.problems):
         raise ConfigError(lines)
     needed = references(trial.loss, trial.model)
     if not {*trial.plugins} <= {*needed}:
@@ -285,9 +285,10 @@ def read_config(path: Path | None, overrides: Sequence[str], plugins: Sequence[s
     return replace(trial, plugins=needed)
 
 
-def _settings(config: TrialConfig) -> list[TrialConfig]:
-    """Return the settings of the first epoch, and those after each change of the schedule."""
-    return [config.at(epoch) for epoch in (1, *(change.epoch for change in config.schedule))]
+def _settings(config: TrialConfig) -> list[tuple[str, TrialConfig]]:
+    """Return the settings of the first epoch and those after each change of the schedule, with the place of each."""
+    changed = [(f"schedule.{number}.", config.at(change.epoch)) for number, change in enumerate(config.schedule)]
+    return [("", config.at(1)), *changed]
 
 
 def _check_loss(document: Document) -> None:

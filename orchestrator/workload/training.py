@@ -7,12 +7,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.experiment.experiment import Experiment, data_key
+from orchestrator.experiment.experiment import Cell, Experiment, data_key
 from orchestrator.storage.bucket import ObjectStore, fetch_dataset, is_bucket
-from orchestrator.workload.notes import similarity_notes
 from orchestrator.workload.workload import Stream, TestEvaluation, TrialGroup
 from trainables.checkpoint import EpochReport, Outcome
-from trainables.config import NO_FEATURES, PIXELS, TEXT, TOKENIZERS, TrialConfig
+from trainables.config import NO_FEATURES, PIXELS, TEXT, TOKENIZERS, TrialConfig, similarity_notes
 from trainables.data.dataset import (
     check_batch_size,
     check_modality,
@@ -27,10 +26,9 @@ from trainables.data.dataset import (
 from trainables.data.features import description_of
 from trainables.data.repeats import repeat_warnings
 from trainables.data.source import find_source
-from trainables.data.text_features import extractor_file
 from trainables.errors import DataError
-from trainables.judgements.files import load_judgements
-from trainables.judgements.judged_metrics import named_metrics
+from trainables.judged_ranks import named_metrics
+from trainables.judgement_files import load_judgements
 from trainables.plugins.in_use import use
 from trainables.plugins.plugin import Plugin
 
@@ -85,9 +83,8 @@ class TrainablesWorkload:
             check_modality(config, data)
             check_region_counts(config, data)
             check_widths(config, data)
-            searched = cell.space.training.get("batch_size")
-            for size in searched.ends() if searched else (cell.training.batch_size,):
-                check_batch_size(data, replace(cell.training, batch_size=int(size)))
+            for key, size in _batch_sizes(experiment, cell):
+                check_batch_size(data, replace(cell.training, batch_size=size), key)
         return digests
 
     def tokenizers(self, experiment: Experiment) -> dict[str, str]:
@@ -111,7 +108,7 @@ class TrainablesWorkload:
         """Return what trainings do with their data that the experiment does not say, a sentence each."""
         configs = [experiment.trial_config(cell, {}) for cell in experiment.studies()]
         notes = [note for config in configs for note in data_notes(config, self.open_data(config))]
-        notes += [note for config in configs for note in similarity_notes(config.model, config.loss)]
+        notes += [note for config in configs for note in similarity_notes(config)]
         notes += [
             f"{config.dataset}: the features of its captions were made with the tokenizer {name}"
             for config in configs
@@ -190,9 +187,9 @@ class TrainablesWorkload:
 
         data = self.open_data(config)
         has_file = config.features not in (PIXELS, NO_FEATURES)
-        origin = description_of(self._feature_file(config, config.features)) if has_file else None
-        extractor = extractor_file(self._feature_file(config, TEXT)) if config.reads_text_features else None
-        write_retriever(folder, checkpoint, data, "test", origin=origin, text_extractor=extractor)
+        pictures = self._feature_file(config, config.features) if has_file else None
+        texts = self._feature_file(config, TEXT) if config.reads_text_features else None
+        write_retriever(folder, checkpoint, data, "test", pictures=pictures, texts=texts)
 
     def write_weights(self, checkpoint: Path, path: Path) -> None:
         """Write the best model as safetensors."""
@@ -248,6 +245,18 @@ class _Fused:
 
     def run_epoch(self, names: Sequence[str]) -> Mapping[str, Outcome]:
         return self._trials.run_epoch(names)
+
+
+def _batch_sizes(experiment: Experiment, cell: Cell) -> list[tuple[str, int]]:
+    """Return the batch sizes of a study, or the ends of their range, each with its key in the experiment."""
+    if searched := cell.space.training.get("batch_size"):
+        return [("search.training.batch_size", int(size)) for size in searched.ends()]
+    changes = [
+        f"overrides.{number}.training.batch_size"
+        for number, change in enumerate(experiment.overrides)
+        if "batch_size" in change.training and change.concerns(cell.dataset, cell.model, cell.loss)
+    ]
+    return [(["training.batch_size", *changes][-1], cell.training.batch_size)]
 
 
 @lru_cache(maxsize=4)

@@ -14,8 +14,7 @@ import numpy as np
 
 from trainables.errors import ConfigError, DataError
 from trainables.files import whole_directory
-from trainables.judgements import Judgements
-from trainables.judgements.judged_metrics import JudgedRanks
+from trainables.judged_ranks import JudgedRanks, JudgedSplit
 from trainables.ranks import Ranks
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ class MatrixScores:
 
 
 def rank_files(
-    files: Sequence[Path], split: "Split", *, folds: int = 1, judgements: Sequence[Judgements] = ()
+    files: Sequence[Path], split: "Split", *, folds: int = 1, judgements: Sequence[JudgedSplit] = ()
 ) -> RankedFiles:
     """Return the ranks of embeddings, compared by dot products, or of similarities.
 
@@ -66,7 +65,7 @@ def rank_files(
     """
     import torch
 
-    from trainables.evaluation import rank_judged, ranks_of
+    from trainables.evaluation import ranks_of
     from trainables.positive_ranks import BlockScores, rank_positives, rank_similarity
 
     if split.labels is not None:
@@ -104,7 +103,7 @@ def rank_files(
             )
         )
     scores: PairScores = MatrixScores(arrays[0]) if len(arrays) == 1 else BlockScores(*arrays)
-    judged = tuple(rank_judged(scores, source) for source in judgements)
+    judged = tuple(source.rank(scores) for source in judgements)
     return RankedFiles((ranks_of(split, *ranked[0]),), judged)
 
 

@@ -13,7 +13,7 @@ from trainables.checkpoint import EpochReport, Outcome
 from trainables.config import TrialConfig
 
 if TYPE_CHECKING:
-    from trainables.judgements.judged_metrics import JudgedRanks
+    from trainables.judged_ranks import JudgedRanks
     from trainables.metric_values import Values
     from trainables.ranks import Ranks
 

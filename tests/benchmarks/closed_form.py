@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 
 from trainables.data.dataset import load_dataset
 from trainables.evaluation import rank_split
+from trainables.judged_ranks import named_metrics
 from trainables.judgements.files import load_judgements
-from trainables.judgements.judged_metrics import named_metrics
 from trainables.positive_ranks import BlockScores
 
 Floats = NDArray[np.float32]

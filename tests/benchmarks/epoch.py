@@ -21,8 +21,7 @@ from tests.benchmarks.rows import Row
 from tests.benchmarks.timing import alternate
 from trainables.checkpoint import EpochReport, save_epoch
 from trainables.config import TrainingConfig, TrialConfig
-from trainables.cost import count_steps
-from trainables.data.batches import Batch, epoch_batches
+from trainables.data.batches import Batch, count_steps, epoch_batches
 from trainables.data.dataset import Dataset
 from trainables.evaluation import evaluate
 from trainables.seeding import generator

@@ -33,7 +33,7 @@ from orchestrator.workload.training import TrainablesWorkload
 from tests.benchmarks.flickr8k import NAME, SHARED, add_data_options, begin_trial, load_flickr8k
 from tests.benchmarks.rows import Row
 from tests.benchmarks.timing import alternate, wait
-from trainables.cost import count_steps
+from trainables.data.batches import count_steps
 from trainables.data.dataset import Dataset
 from trainables.data.scenes.generate import generate_scenes
 from trainables.fused import StackedEpoch

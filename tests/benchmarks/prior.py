@@ -50,7 +50,6 @@ from tests.benchmarks.rows import Row, error_of_mean
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset, Split, open_dataset
 from trainables.data.scenes.generate import generate_scenes
-from trainables.data.text_features import NAME as TFIDF
 from trainables.errors import DivergedError
 from trainables.fused import stack_shape, train_stacked
 from trainables.trial import Trial as Training
@@ -161,7 +160,7 @@ def open_part(config: TrialConfig, root: Path, images: int, place: int | None) -
 def generate(root: Path, name: str, images: int) -> None:
     """Write scenes with features of their captions; the number behind the name is the seed."""
     generate_scenes(root / name, images=images, seed=int(name.partition("_")[2] or 0))
-    extract_text(name, root, TFIDF, dimensions=32, seed=0, out=None, device="cpu")
+    extract_text(name, root, dimensions=32, seed=0, out=None)
 
 
 def part_of(split: Split, first: int, last: int) -> Split:

@@ -17,7 +17,7 @@ from tests.benchmarks.rows import Row
 from tests.support.question_rates import NULLS, false_rates, true_means
 from tests.support.study_rates import Array
 
-SHAPES = ((1, 6), (2, 1), (2, 3), (3, 2), (5, 1), (6, 5))
+SHAPES = ((1, 6), (2, 1), (2, 2), (2, 3), (3, 2), (5, 1), (6, 5))
 """Losses and settings of each."""
 
 WIDE = 4.0

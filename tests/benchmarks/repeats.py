@@ -5,9 +5,9 @@
 A study has some losses, each searched repeatedly (``tests/support/repeat_rates.py``). A row is the share of studies,
 in percent, in which equal losses are told from each other. Either all are equal, or the two best are, before others
 that are far behind. ``luck`` is the standard deviation of the best setting over searches, in rsum; *ten* is a first
-loss with ten times the luck of the others. Its distribution is normal, or that of the best of random trials, or of
-trials of which the worse half was stopped. The other rows are the share of studies that find a lead, and interactions
-over datasets, trends and bends where there is none.
+loss with ten times the luck of the others, *five* and *three* one with less. Its distribution is normal, or that of the
+best of random trials, or of trials of which the worse half was stopped. The other rows are the share of studies that
+find a lead, and interactions over datasets, trends and bends where there is none.
 """
 
 import argparse
@@ -30,6 +30,9 @@ LIMIT, OF_INTERACTIONS = 4.0, 5.0
 SEARCHES = (2, 3, 5, 10)
 FAR = -300.0
 
+UNLIKE = (("ten", 20.0), ("five", 10.0), ("three", 6.0))
+"""Name -> luck of a first loss beside others with a luck of 2."""
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--studies", type=int, default=4000, help="of each row")
@@ -42,6 +45,8 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
         yield _found(options.studies, losses, searches, luck, lead)
     for seeds in (1, 3, 5):
         yield _found(options.studies, 2, 3, 2.0, 10.0, seed=6.0, seeds=seeds)
+    for searches, (luck, other) in product(SEARCHES, ((2.0, 2.0), (5.0, 5.0), (20.0, 2.0), (2.0, 20.0))):
+        yield _found_by_trials(options.studies, searches, luck, other)
     for searches, luck in product(SEARCHES, (2.0, 5.0, 30.0)):
         yield _interaction(options.studies // 4, searches, luck)
         yield _trend(options.studies // 4, searches, luck)
@@ -53,13 +58,15 @@ def _false(studies: int, kind: str, losses: int, searches: int) -> Row:
     shares: dict[str, float] = {}
     for behind in (0.0,) if losses == 2 else (0.0, FAR):
         means = np.where(np.arange(losses) < 2, 0.0, behind)
-        for name, luck in (*((f"{luck}", np.full(losses, luck)) for luck in (0.0, 2.0, 5.0, 30.0)), ("ten", None)):
-            of = np.where(np.arange(losses) == 0, 20.0, 2.0) if luck is None else luck
+        for name, luck in (*((f"{luck}", np.full(losses, luck)) for luck in (0.0, 2.0, 5.0, 30.0)), *UNLIKE):
+            of = luck if isinstance(luck, np.ndarray) else np.where(np.arange(losses) == 0, luck, 2.0)
             for seeds, image in ((1, 0.0), (1, 1.5), (5, 1.5)):
                 design = Design(means, searches, of, kind, seeds=seeds, image=image)
                 case = f"luck {name}, {seeds} seeds, images {image:g}{', others behind' if behind else ''}"
                 shares[case] = 100 * float(verdicts(design, studies, level, generator)[1].mean())
-    alike = {case: share for case, share in shares.items() if "ten" not in case}
+    alike = {
+        case: share for case, share in shares.items() if not case.startswith(tuple(f"luck {of}" for of, _ in UNLIKE))
+    }
     worst, worst_alike = max(shares, key=shares.__getitem__), max(alike, key=alike.__getitem__)
     note = f"with luck alike {alike[worst_alike]:.1f} ({worst_alike}); worst: {worst}"
     case = f"false: {losses} losses, {searches} searches, {kind}"
@@ -78,6 +85,16 @@ def _found(
     return Row(f"found: lead {lead:g}, {losses} losses, {searches} searches, luck {luck:g}{of}", "%", share, None, "")
 
 
+def _found_by_trials(studies: int, searches: int, luck: float, other: float) -> Row:
+    """Return how often the first of two losses is found, where each search is the best of random trials."""
+    lead = 10.0 if luck == other else 30.0
+    design = Design(np.array([lead, 0.0]), searches, np.array([luck, other]), "random")
+    level = LEVELS_OF_SEARCHES.get(searches, LEVEL)
+    winner, better = verdicts(design, studies, level, np.random.default_rng(searches))
+    share = 100 * float((better & (winner == 0)).mean())
+    return Row(f"found: lead {lead:g}, {searches} searches, luck {luck:g} and {other:g}, random", "%", share, None, "")
+
+
 def _interaction(studies: int, searches: int, luck: float) -> Row:
     """Return how often losses that are equal on three datasets interact with the datasets."""
     generator = np.random.default_rng(searches)
@@ -87,7 +104,7 @@ def _interaction(studies: int, searches: int, luck: float) -> Row:
     def significant() -> bool:
         cells = {}
         for dataset in range(3):
-            theirs = lucks(design, 1, generator)[0] + 1.5 * generator.standard_normal((6, searches))
+            theirs = lucks(design, 1, generator)[0][0] + 1.5 * generator.standard_normal((6, searches))
             of_images = 1.5 * np.sqrt(images) * generator.standard_normal((6, 1, images))
             cells[f"d{dataset}"] = dict(zip("abcdef", theirs[..., None] + of_images, strict=True))
         found = interaction_test(cells)

@@ -3,6 +3,7 @@
 Where Slurm is missing the tests skip and say how Debian installs it.
 """
 
+import json
 import os
 import secrets
 import shutil
@@ -14,7 +15,9 @@ import pytest
 from tests.deploy.files import DEPLOY, ROOT, filled_in
 from tests.deploy.network import Network
 from tests.deploy.tiny_search import TRIALS, assert_finished, write_tiny_search
+from tests.support.commands import run_command
 from tests.support.hosts import Host
+from tests.support.in_process import without_ray
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.proof
@@ -45,7 +48,7 @@ NodeName=n2 NodeAddr=10.231.9.3 CPUs=2 RealMemory=9000
 PartitionName=all Nodes=ALL Default=YES MaxTime=60 State=UP
 """
 
-EPOCHS = 10
+EPOCHS, RERUN_EPOCHS = 10, 60
 HELD = """
 import os
 import time
@@ -110,21 +113,29 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
         yield started
 
 
-def submit(cluster: SlurmCluster, name: str) -> str:
+def submit(cluster: SlurmCluster, name: str, script: str = "search", nodes: int = 2) -> str:
     shared = cluster.shared
+    asked = {"search": "tiny.yaml", "regress": "nightly.yaml"}[script]
     variables = (
         f"ICR_HOME={shared}/home,DATA={shared}/data,OUTPUT={shared}/{name},PATH,HOME,ICR_PAUSE=1,PYTHONPATH={ROOT},"
         # On a busy machine the head takes longer to answer than the 5 s that Ray waits.
         "RAY_gcs_rpc_server_connect_timeout_s=60"
     )
-    options = ["--nodes=2", "--gpus-per-node=0", "--cpus-per-task=2", "--mem=6G", "--time=20", f"--export={variables}"]
+    options = [
+        f"--nodes={nodes}",
+        "--gpus-per-node=0",
+        "--cpus-per-task=2",
+        "--mem=6G",
+        "--time=20",
+        f"--export={variables}",
+    ]
     place = [f"--output={shared}/{name}.out", f"--chdir={shared}"]
-    return cluster.submit(*options, *place, str(DEPLOY / "slurm" / "search.sbatch"), str(shared / "tiny.yaml"))
+    return cluster.submit(*options, *place, str(DEPLOY / "slurm" / f"{script}.sbatch"), str(shared / asked))
 
 
 def epochs(cluster: SlurmCluster, name: str) -> int:
-    journal = cluster.shared / name / "tiny" / "journal.jsonl"
-    return journal.read_text().count('"kind":"epoch"') if journal.exists() else 0
+    journals = [*(cluster.shared / name).glob("tiny/journal.jsonl"), *(cluster.shared / name).glob("nightly/*/*.jsonl")]
+    return sum(journal.read_text().count('"kind":"epoch"') for journal in journals)
 
 
 def output(cluster: SlurmCluster, name: str) -> str:
@@ -168,3 +179,39 @@ def test_a_cancelled_job_is_not_queued_again_and_leaves_nothing(cluster: SlurmCl
     assert cluster.show(job)["Restarts"] == "0"
     assert epochs(cluster, "cancelled") > 5
     assert_nothing_left(cluster, "cancelled", job)
+
+
+SUITE = f"""
+name: nightly
+seeds: 2
+max_seeds: 2
+matters: 300
+training: {{epochs: {RERUN_EPOCHS}, batch_size: 16, learning_rate: 1.0e-2, embedding_size: 8}}
+cells: [{{dataset: tiny, model: wsabie, loss: triplet_sh}}]
+resources: {{cpus: 1, gpus: 0}}
+"""
+
+
+def test_a_rerun_fails_without_its_reference_and_is_queued_again_until_it_is_compared(cluster: SlurmCluster) -> None:
+    shared = cluster.shared
+    suite = shared / "nightly.yaml"
+    suite.write_text(SUITE)
+    job = submit(cluster, "lost", "regress", nodes=1)
+    wait_until(lambda: cluster.show(job).get("JobState") == "FAILED", "the job fails", shared / "lost.out")
+    assert cluster.show(job)["ExitCode"] == "2:0" and "--require-accepted" in output(cluster, "lost")
+    with without_ray():
+        place = ["--output", str(shared / "accepted")]
+        assert run_command(["regress", str(suite), "--data-root", str(shared / "data"), *place]) == 0
+        assert run_command(["regress", "accept", str(suite), "--why", "the first", *place]) == 0
+    job = submit(cluster, "rerun", "regress", nodes=1)
+    wait_until(lambda: epochs(cluster, "rerun") > 5, "epochs are trained", shared / "rerun.out")
+    cluster.hosts["ctl"].run("scancel", "--batch", "--signal=INT", job)
+    waits = {"JobState": "PENDING", "Reason": "BeginTime", "Restarts": "1"}
+    wait_until(lambda: waits.items() <= cluster.show(job).items(), "the job is queued again", shared / "rerun.out")
+    before = epochs(cluster, "rerun")
+    cluster.hosts["ctl"].run("scontrol", "update", f"JobId={job}", "StartTime=now+3")
+    wait_until(lambda: cluster.show(job).get("JobState") == "COMPLETED", "the job ends", shared / "rerun.out")
+    assert 5 < before < epochs(cluster, "rerun") == 2 * RERUN_EPOCHS
+    (rerun,) = (shared / "rerun" / "nightly").glob("*/report.html")
+    assert json.loads(rerun.with_name("summary.json").read_text())["finding"] in ("ok", "identical")
+    assert cluster.show(job)["ExitCode"] == "0:0"

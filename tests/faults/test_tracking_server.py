@@ -20,6 +20,7 @@ from tests.faults.searches import Searches, grid, tiny, with_store
 from tests.faults.troubled_workload import Trouble
 from tests.servers.fault_proxy import PASS, Fault, FaultProxy, Kind
 from tests.servers.mlflow_server import MlflowServer
+from tests.servers.postgres import postgres_server
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.proof
@@ -164,3 +165,24 @@ def test_a_driver_killed_between_write_and_acknowledgement_resumes_in_the_same_r
     tracked.finish(EXPERIMENT, workload)
     assert tracked.printed() == "tracked\n"
     assert_tracked(tracked, server, *snapshots, kills=3)
+
+
+def test_a_database_server_that_is_started_again_midway_has_everything_without_a_word_on_the_screen(
+    searches: Searches,
+) -> None:
+    """MLflow and SQLAlchemy print a traceback for each connection that was closed."""
+    experiment = grid([0.02, 0.4, 0.3, 0.05, 0.2, 0.45], training={"epochs": 4})
+    held = {value: Trouble("wait", epoch=2, times=1) for value in (0.02, 0.4)}
+    workload = searches.workload(seconds=0.1, troubles=held)
+    with postgres_server() as server:
+        searches.tracking = Tracking(server.address, answer=60, end=200, pause=2)
+        process = searches.start(experiment, workload)
+        wait_until(lambda: server.count("metrics") > 0, "the first epochs arrive", workload.log.parent / "stderr")
+        server.restart()
+        workload.go.touch()
+        wait_until(lambda: server.count("metrics") > 20, "others arrive", workload.log.parent / "stderr")
+        server.restart()
+        searches.join(process)
+        assert searches.printed() == "tracked\n"
+        assert searches.errors() == ""
+        searches.judge(tracking_uri=server.address)

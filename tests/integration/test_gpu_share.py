@@ -12,7 +12,7 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.records import EpochEnded, LimitNoted, MemoryMeasured, Record, TrialStarted
-from orchestrator.searches import preparation
+from orchestrator.machines import own_machine
 from orchestrator.searches.display import PlainDisplay, Progress
 from orchestrator.searches.search import run_search
 from tests.support import fake_workload
@@ -50,7 +50,7 @@ def test_why_no_more_trials_share_is_printed(capsys: pytest.CaptureFixture[str])
 
 
 def test_a_trial_that_is_larger_than_every_machine_is_refused(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preparation, "usable_cpus", lambda: 128)
+    monkeypatch.setattr(own_machine, "usable_cpus", lambda: 128)
     experiment = make_experiment(resources={"cpus": 65, "gpus": 0})
     with without_ray(), pytest.raises(ConfigError, match="asks for 65 CPUs of one machine, but the largest, here, has"):
         run_search(experiment, FakeWorkload(), output, quiet=True)

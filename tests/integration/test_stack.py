@@ -157,8 +157,8 @@ class Stack:
 @pytest.fixture
 def stack(tmp_path: Path) -> Iterator[Stack]:
     """Everything that the compose file starts, up and healthy."""
-    with postgres_server() as database, s3_server("127.0.0.1", free_port()) as endpoint:
-        stack = Stack(tmp_path, endpoint, database)
+    with postgres_server() as postgres, s3_server("127.0.0.1", free_port()) as endpoint:
+        stack = Stack(tmp_path, endpoint, postgres.address)
         for service in ("buckets", "migrate"):
             stack.run_once(service)
         serve = stack.command("mlflow")

@@ -8,8 +8,9 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import psycopg2
 import pytest
@@ -23,29 +24,57 @@ QUICK = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
 """A cluster that lives for a test may lose what a power cut would lose."""
 
 
+class PostgresServer:
+    """A server with one empty database, whose ``address`` is as SQLAlchemy writes it."""
+
+    def __init__(self, folder: Path) -> None:
+        """Make the database and start the server; skips the test where PostgreSQL is missing."""
+        initdb, self._postgres = _find("initdb"), _find("postgres")
+        self._folder, self._port, self._account = folder, free_port(HOST), _account()
+        if self._account is not None:
+            os.chown(folder, self._account.pw_uid, self._account.pw_gid)
+        plain = ["-A", "trust", "-U", USER, "-E", "UTF8", "--locale=C", "--no-sync"]
+        _start([initdb, "-D", str(folder / "data"), *plain], folder, self._account).wait()
+        # Without its name, SQLAlchemy 2.1 looks for another driver.
+        self.address = f"postgresql+psycopg2://{USER}@{HOST}:{self._port}/postgres"
+        self._start()
+
+    def restart(self) -> None:
+        """End the server as ``pg_ctl restart -m fast`` does, which ends every connection, and start it again."""
+        self.end(signal.SIGINT)
+        self._start()
+
+    def end(self, number: int = signal.SIGQUIT) -> None:
+        self._server.send_signal(number)
+        self._server.wait(120)
+
+    def count(self, table: str) -> int:
+        """Return the rows of a table; 0 where there is none."""
+        with suppress(psycopg2.Error), closing(_connect(self._port)) as connection, connection.cursor() as cursor:
+            cursor.execute(f"select count(*) from {table}")
+            return int((cursor.fetchone() or [0])[0])
+        return 0
+
+    def _start(self) -> None:
+        options = [word for option in QUICK for word in ("-c", option)]
+        place = ["-D", str(self._folder / "data"), "-h", HOST, "-p", str(self._port), "-k", ""]
+        self._server = server = _start([self._postgres, *place, *options], self._folder, self._account)
+        log = self._folder / "log"
+        wait_until(lambda: server.poll() is not None or _answers(self._port), "PostgreSQL answers", log)
+        assert server.poll() is None, log.read_text()
+
+
 @contextmanager
-def postgres_server() -> Iterator[str]:
-    """Yield the address of an empty database, as SQLAlchemy writes it; skips the test where PostgreSQL is missing."""
-    initdb, postgres = _find("initdb"), _find("postgres")
-    account = _account()
+def postgres_server() -> Iterator[PostgresServer]:
+    """Yield a server that ends with the ``with`` block."""
     # Not under pytest's own folder, which only its user may enter.
     folder = Path(tempfile.mkdtemp(prefix="postgres-"))
     try:
-        if account is not None:
-            os.chown(folder, account.pw_uid, account.pw_gid)
-        data, port = folder / "data", free_port(HOST)
-        plain = ["-A", "trust", "-U", USER, "-E", "UTF8", "--locale=C", "--no-sync"]
-        _start([initdb, "-D", str(data), *plain], folder, account).wait()
-        options = [word for option in QUICK for word in ("-c", option)]
-        server = _start([postgres, "-D", str(data), "-h", HOST, "-p", str(port), "-k", "", *options], folder, account)
+        server = PostgresServer(folder)
         try:
-            wait_until(lambda: server.poll() is not None or _answers(port), "PostgreSQL answers", folder / "log")
-            assert server.poll() is None, (folder / "log").read_text()
-            # Without its name, SQLAlchemy 2.1 looks for another driver.
-            yield f"postgresql+psycopg2://{USER}@{HOST}:{port}/postgres"
+            yield server
         finally:
-            server.send_signal(signal.SIGQUIT)
-            server.wait(120)
+            server.end()
     finally:
         shutil.rmtree(folder)
 
@@ -85,9 +114,13 @@ def _go_with_the_test() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGQUIT)
 
 
+def _connect(port: int) -> Any:
+    return psycopg2.connect(host=HOST, port=port, user=USER, dbname="postgres")
+
+
 def _answers(port: int) -> bool:
     try:
-        psycopg2.connect(host=HOST, port=port, user=USER, dbname="postgres").close()
+        _connect(port).close()
     except psycopg2.OperationalError:
         return False
     return True

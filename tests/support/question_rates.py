@@ -43,7 +43,7 @@ def answer_studies(p: Array, means: Array, kinds: Array, baseline: int | None, l
     shown = best & ~own
     named = np.full(p.shape, np.inf)
     if baseline is not None:
-        named[:, baseline] = _luckiest(p, np.array(candidates - 1))[:, baseline]
+        named[:, baseline] = _luckiest(p, np.array(2 * candidates))[:, baseline]
     # (a)
     whole = np.where(own, 0.0, _luckiest(p, sizes[winner][:, None])).max(1)[:, None]
     alone = _luckiest(p, candidates - sizes[None])
@@ -51,7 +51,7 @@ def answer_studies(p: Array, means: Array, kinds: Array, baseline: int | None, l
     of_losses = np.minimum(np.where(shown, _holm(alone, shown), hidden), np.minimum(whole, named))
     beats = ~own & (of_losses <= level)
     # (b)
-    unbeaten = 1 + (shown & ~beats & (sizes > 1)[None]).sum(1)
+    unbeaten = (1 + (shown & ~beats & (sizes > 1)[None]).sum(1)) * np.where((beats | own).all(1), 1, 2)
     whole = np.where(rivals, _luckiest(p, 2 * unbeaten[:, None]), 0.0).max(1)[:, None]
     alone = _holm(_luckiest(p, (own.sum(1) * unbeaten)[:, None]), rivals)
     beats |= rivals & (np.minimum(alone, np.minimum(whole, named)) <= level)

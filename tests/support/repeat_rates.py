@@ -3,7 +3,8 @@
 A search finds a setting whose true value is the mean of its loss plus luck. Its fresh training has luck of the seed, of
 which val and test share the most, and all searches of a loss meet the same test images. Val chooses the winner, which
 is *better* where it beats every other loss at the level, as ``verdict.judge`` says. The test is that of ``crossed``,
-with a search as the unit; ``tests/orchestrator/results/test_repeat_rates.py`` compares both.
+with a search as the unit; ``tests/orchestrator/results/test_repeat_rates.py`` compares both. Where searches are
+simulated trial by trial, the test knows the luck that all trials show (``orchestrator/results/luck.py``).
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtr
 
-from orchestrator.results.comparison import UNLIKE
+from orchestrator.results.comparison import UNLIKE, UNLIKE_LUCK
 
 Array = np.ndarray
 
@@ -49,26 +50,50 @@ class Design:
 TRIALS = 12
 """Trials of each search that is simulated trial by trial."""
 
+HIGHEST = 40
+"""Most of the highest trials of a loss that can be the best of another search."""
 
-def lucks(design: Design, studies: int, generator: np.random.Generator) -> Array:
-    """Return the luck of searches, shape (studies, L, R), of mean 0 and the design's standard deviations."""
-    shape = (studies, len(design.means), design.searches)
+
+def lucks(design: Design, studies: int, generator: np.random.Generator) -> tuple[Array, Array | None]:
+    """Return the luck of searches, shape (studies, L, R), of mean 0 and the design's standard deviations.
+
+    Beside it is the variance over searches by their trials, shape (studies, L); ``None`` without trials.
+    """
+    shape, scale = (studies, len(design.means), design.searches), np.asarray(design.luck)[:, None]
     if design.kind == "normal":
-        drawn = generator.standard_normal(shape)
-    else:
-        # Losses of the best setting against a peak of 0, from places in a square around it.
-        below = (generator.uniform(-1, 1, (*shape, TRIALS, 2)) ** 2).sum(-1)
-        if design.kind == "stopped":
-            looks = below + 0.3 * generator.standard_normal(below.shape)
-            below = np.where(looks <= np.median(looks, axis=-1, keepdims=True), below, 9.0)
-        drawn = -below.min(-1)
-        drawn = (drawn - drawn.mean()) / drawn.std()
-    return np.asarray(drawn * np.asarray(design.luck)[:, None])
+        return generator.standard_normal(shape) * scale, None
+    # Losses of the settings against a peak of 0, from places in a square around it.
+    below = (generator.uniform(-1, 1, (*shape, TRIALS, 2)) ** 2).sum(-1)
+    ended = np.full(below.shape, True)
+    if design.kind == "stopped":
+        looks = below + 0.3 * generator.standard_normal(below.shape)
+        ended = looks <= np.median(looks, axis=-1, keepdims=True)
+    best = -np.where(ended, below, np.inf).min(-1)
+    true = (-below - best.mean()) / best.std() * scale[..., None]
+    # The best of a search is the best by its value on val, of trials that were trained to the end.
+    seen = np.where(ended, true + design.seed * generator.standard_normal(true.shape), -np.inf)
+    chosen = np.take_along_axis(true, seen.argmax(-1)[..., None], -1)[..., 0]
+    return chosen - chosen.mean((0, 2))[None, :, None], _variance_of_best(seen)
+
+
+def _variance_of_best(seen: Array) -> Array:
+    """Return the variance of the best of another search, of trials of shape (studies, L, R, n), see ``luck``."""
+    support = -np.sort(-seen.reshape(*seen.shape[:2], -1), axis=-1)[..., :HIGHEST]
+    # What lies below the values that are kept is not the best of any search that matters.
+    kept = np.where(np.isfinite(support), support, support.max(-1, keepdims=True))
+    below = np.stack([(seen <= kept[..., k, None, None]).mean(2).prod(-1) for k in range(kept.shape[-1])], -1)
+    order = np.argsort(kept, axis=-1, kind="stable")
+    kept, below = np.take_along_axis(kept, order, -1), np.take_along_axis(below, order, -1)
+    weights = np.diff(below, axis=-1, prepend=0.0)
+    weights /= weights.sum(-1, keepdims=True)
+    mean = (kept * weights).sum(-1, keepdims=True)
+    return np.asarray(((kept - mean) ** 2 * weights).sum(-1))
 
 
 def verdicts(design: Design, studies: int, level: float, generator: np.random.Generator) -> tuple[Array, Array]:
     """Return the winner of each study, and whether it is called better than every other loss."""
-    true = np.asarray(design.means)[:, None] + lucks(design, studies, generator)
+    moved, shown = lucks(design, studies, generator)
+    true = np.asarray(design.means)[:, None] + moved
     spread = design.seed / np.sqrt(design.seeds)
     val = true + spread * generator.standard_normal(true.shape)
     own = np.sqrt(1 - SHARED**2) * spread * generator.standard_normal(true.shape)
@@ -76,18 +101,36 @@ def verdicts(design: Design, studies: int, level: float, generator: np.random.Ge
     winner, every = val.mean(2).argmax(1), np.arange(studies)
     difference = test.mean(2)[every, winner][:, None] - test.mean(2)
     variance = test.var(2, ddof=1) / design.searches
-    p = p_values(difference, variance[every, winner][:, None], variance, design.searches, 2 * design.image**2)
+    luck = None if shown is None else (shown[every, winner][:, None], shown)
+    p = p_values(difference, variance[every, winner][:, None], variance, design.searches, 2 * design.image**2, luck)
     beaten = (difference > 0) & (p <= level)
     beaten[every, winner] = True
     return winner, beaten.all(1)
 
 
-def p_values(difference: Array, ours: Array, theirs: Array, searches: int, of_images: float) -> Array:
-    """Return two-sided p-values from the variances of two means over searches, and that of their images."""
+def p_values(
+    difference: Array,
+    ours: Array,
+    theirs: Array,
+    searches: int,
+    of_images: float,
+    luck: tuple[Array, Array] | None = None,
+) -> Array:
+    """Return two-sided p-values from the variances of two means over searches, and that of their images.
+
+    ``luck`` are the variances over searches of both losses by their trials.
+    """
     freedom = searches - 1
     caution = 1 + (2 / freedom if of_images else 0.0)
+    known = np.zeros(np.broadcast_shapes(np.shape(ours), np.shape(theirs)), dtype=bool)
+    if luck is not None:
+        known = np.maximum(*luck) > UNLIKE_LUCK * np.minimum(*luck)
+        ours, theirs = (
+            np.where(known, np.maximum(of, least / searches), of)
+            for of, least in zip((ours, theirs), luck, strict=True)
+        )
     total = ours + theirs + of_images
-    unlike = np.maximum(ours, theirs) > UNLIKE * np.minimum(ours, theirs)
+    unlike = (np.maximum(ours, theirs) > UNLIKE * np.minimum(ours, theirs)) & ~known
     of_searches = ((caution * ours) ** 2 + (caution * theirs) ** 2) / np.where(unlike, freedom / 2, freedom)
     squares = of_searches + of_images**2 / (IMAGES - 1)
     degrees = (caution * (ours + theirs) + of_images) ** 2 / squares

@@ -36,6 +36,20 @@ MIXING = frozenset(
 )
 """Operations that take tensors of both devices."""
 
+
+class RepeatedStep:
+    """Stands in for a CUDA graph: a replay calls the function that was captured."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.work: Callable[[], None] = lambda: None
+
+    def capture(self, work: Callable[[], None]) -> None:
+        self.work = work
+
+    def replay(self) -> None:
+        self.work()
+
+
 FREE = 8 << 30
 """Bytes of memory that the GPU claims to have free."""
 
@@ -230,6 +244,7 @@ def simulated_gpu() -> Iterator[torch.device]:
         "torch.cuda.get_rng_state": lambda *_: torch.get_rng_state(),
         "torch.cuda.set_rng_state": lambda state, *_: torch.set_rng_state(state),
         "torch.accelerator.current_accelerator": lambda **_: None,
+        "trainables.trial.CudaGraph": RepeatedStep,
         # Parameters that move become new ones: theirs cannot become tensors of the GPU.
         "torch.__future__.get_overwrite_module_params_on_conversion": lambda: True,
         "torch.backends.cudnn.is_acceptable": lambda *_: False,

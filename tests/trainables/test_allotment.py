@@ -1,12 +1,14 @@
 """Affinity and control groups decide what a process may use."""
 
 import os
+import resource
+import sys
 from pathlib import Path
 
 import pytest
 
 from trainables import allotment
-from trainables.allotment import usable_cpus, usable_memory
+from trainables.allotment import usable_cpus, usable_files, usable_memory, usable_shared_memory
 
 
 @pytest.fixture
@@ -48,3 +50,25 @@ def test_groups_of_version_1_count_too(groups: Path) -> None:
     assert (usable_cpus(), usable_memory(100)) == (16, 50)
     write(groups / "cpu" / "job", cpu__cfs_quota_us="400000")
     assert usable_cpus() == 4
+
+
+def test_the_limit_to_which_a_process_may_raise_its_own_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    for hard, usable in ((20000, 20000), (256, 256), (resource.RLIM_INFINITY, None)):
+        monkeypatch.setattr(resource, "getrlimit", lambda kind, hard=hard: (128, hard))
+        assert usable_files() == usable
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="shared memory has no folder there")
+def test_shared_memory_is_what_its_folder_and_the_group_leave(groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = groups / "shm"
+    monkeypatch.setattr(allotment, "SHARED_MEMORY", folder)
+    assert usable_shared_memory() == 0, "there is no such folder"
+    folder.mkdir()
+    state = os.statvfs_result((4096, 1024, 100, 60, 50, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda path: state)
+    assert usable_shared_memory() == 50 * 1024
+    (groups / "own").write_text("0::/job\n")
+    write(groups / "job", memory__max="30000", memory__current="10000")
+    assert usable_shared_memory() == 20000
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert usable_shared_memory() == 0

@@ -10,9 +10,9 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from tests.support.simulated_gpu import simulated_gpu
 from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables import cost
-from trainables.cost import STEPS, Pace, choose_fusion, count_steps, measure_pace, measure_rates, take_steps
-from trainables.data.batches import ResidentSplit, epoch_batches
-from trainables.models import VSEPP
+from trainables.cost import STEPS, Pace, choose_fusion, measure_pace, measure_rates, take_steps
+from trainables.data.batches import ResidentSplit, count_steps, epoch_batches
+from trainables.models.vsepp import VSEPP
 from trainables.trial import Trial
 
 CPU = torch.device("cpu")

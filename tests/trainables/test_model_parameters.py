@@ -4,9 +4,12 @@ from pathlib import Path
 import pytest
 
 from orchestrator.experiment.plugins import load_plugins
+from search_spaces.space import bounds_of
 from tests.support.plugins import plugins_gone_afterwards, write_plugin
 from trainables.config import TrialConfig
 from trainables.errors import ConfigError
+from trainables.hyper_parameters import Entries
+from trainables.loss_parameters import LOSS_PARAMETERS
 from trainables.model_parameters import MODEL_PARAMETERS
 
 
@@ -75,7 +78,25 @@ def test_the_table_names_what_the_models_take() -> None:
     ours = {"vsrn": RegionReasoning, "wsabie": WSABIE, "scan": SCAN, "gsmn": GSMN, "hgr": HGR, "ce": CE}
     for model, encoder in ours.items():
         parameters = inspect.signature(encoder).parameters.values()
-        assert {one.name for one in parameters if one.kind is one.KEYWORD_ONLY} == MODEL_PARAMETERS[model].keys()
+        taken = {one.name: one.default for one in parameters if one.kind is one.KEYWORD_ONLY}
+        assert taken == {name: entry.default for name, entry in MODEL_PARAMETERS[model].items()}
     words = MODEL_PARAMETERS["scan"]
-    assert all(words["raw_feature_norm"].accepts(norm) for norm in NORMS)
-    assert all(words["aggregation"].accepts(name) for name in AGGREGATIONS)
+    assert all(words["raw_feature_norm"].rule.accepts(norm) for norm in NORMS)
+    assert all(words["aggregation"].rule.accepts(name) for name in AGGREGATIONS)
+
+
+# What an experiment may leave out, although no value of the rule says so.
+WITHOUT = {"pooling", "hidden_size"}
+
+
+@pytest.mark.parametrize(("owner", "entries"), [*MODEL_PARAMETERS.items(), *LOSS_PARAMETERS.items()])
+def test_defaults_and_ranges_obey_their_rules(owner: str, entries: Entries) -> None:
+    for name, entry in entries.items():
+        assert entry.rule.accepts(entry.default) or (entry.default is None and name in WITHOUT), f"{owner}.{name}"
+        for bound in bounds_of({name: entry.space}).values():
+            assert all(map(entry.rule.accepts, bound.ends())), f"{owner}.{name}"
+            assert entry.first is None or bound.contains(entry.first) or name in OUTSIDE, f"{owner}.{name}"
+
+
+OUTSIDE = {"bank"}
+"""No bank is no size of one."""

@@ -1,5 +1,6 @@
 """A packed model answers as the model in its dataset does, holds no code, and says what it cannot do."""
 
+import hashlib
 import json
 import pickle
 from dataclasses import replace
@@ -17,12 +18,13 @@ from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables.checkpoint import save_epoch
 from trainables.data.batches import ResidentSplit
 from trainables.data.dataset import Dataset
-from trainables.data.text_features import TfidfSvd, fit_tfidf
+from trainables.data.text_features import TfidfSvd, extractor_path, fit_tfidf
 from trainables.errors import CheckpointError, DataError
 from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
 from trainables.models.backbones import build_backbone, weights_digest
 from trainables.serving.packed import ABOUT, GALLERY, MODEL, write_retriever
-from trainables.serving.retriever import Retriever, Served, _load_pyfunc, features_of_picture
+from trainables.serving.queries import features_of_picture
+from trainables.serving.retriever import Retriever, Served, _load_pyfunc
 from trainables.trial import run_trial
 
 DATA = tiny_dataset()
@@ -119,8 +121,12 @@ def test_a_caption_is_asked_through_the_extractor_that_made_the_features(
     of_features: tuple[Path, Dataset, TfidfSvd], tmp_path: Path
 ) -> None:
     checkpoint, data, extractor = of_features
-    (tmp_path / "extractor").write_bytes(extractor.to_bytes())
-    write_retriever(tmp_path / "packed", checkpoint, data, "test", text_extractor=tmp_path / "extractor")
+    texts = tmp_path / "features_text.npy"
+    content = extractor.to_bytes()
+    extractor_path(texts).write_bytes(content)
+    digest = hashlib.sha256(content).hexdigest()
+    texts.with_suffix(".json").write_text(json.dumps({"extractor": "tfidf-svd", "extractor_digest": digest}))
+    write_retriever(tmp_path / "packed", checkpoint, data, "test", texts=texts)
     model, _ = load_best(checkpoint, data)
     with evaluating(model):
         resident = ResidentSplit(data.splits["test"], torch.device("cpu"))

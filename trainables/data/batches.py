@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, pairwise
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -23,10 +23,12 @@ from torch import Tensor
 
 from trainables.config import TrainingConfig
 from trainables.data.dataset import Split, members_of
+from trainables.data.length_profile import Lengths
 from trainables.data.npy_files import read_rows
 from trainables.data.pictures import ImageFiles
 from trainables.errors import ConfigError, DataError
 from trainables.representations import CaptionInputs, Captions, ImageInputs, Sets
+from trainables.seeding import generator
 
 Item = TypeVar("Item")
 
@@ -48,6 +50,8 @@ class ResidentSplit:
         image_of_caption: Index of each caption's image, shape (C,), int64, on the CPU.
         lengths: Tokens of each caption, shape (C,), int64, on the CPU.
         labels: Class of each image, shape (I,), int64, on the CPU; ``None`` unless the split has one modality.
+        image_groups: A number of each image that equal images share, shape (I,), int64, on the CPU.
+        caption_groups: The same of each caption, shape (C,); ``None`` where no two captions are equal.
     """
 
     def __init__(self, split: Split, device: torch.device, crop_size: int = 0) -> None:
@@ -81,27 +85,22 @@ class ResidentSplit:
         """Keep which images and captions are equal, where some are: most splits need no further masks."""
         members = members_of(split)
         self.image_groups = torch.arange(self.image_count)
-        self._caption_groups: Tensor | None = None
+        self.caption_groups: Tensor | None = None
         if split.labels is None:
             if members.equal_images:
                 self.image_groups = torch.from_numpy(members.image_groups.astype(np.int64))
             if members.is_shared.any():
-                self._caption_groups = torch.from_numpy(members.caption_groups.astype(np.int64))
+                self.caption_groups = torch.from_numpy(members.caption_groups.astype(np.int64))
 
     def fits(self, images: Tensor, captions: Tensor) -> Tensor:
         """Return which captions fit which images, (I,) and (C,) indices on the CPU -> (I, C), bool, on the CPU.
 
         A caption fits an image if it is of the image, or of an equal image, or equals one of these captions that does.
         """
-        owners = self.image_groups[self.image_of_caption[captions]]
-        fits = self.image_groups[images][:, None] == owners
-        if self._caption_groups is None:
-            return fits
-        groups = self._caption_groups[captions]
-        if len(groups.unique()) == len(groups):
-            return fits
-        equal = (groups[:, None] == groups).float()
-        return fits.float() @ equal > 0
+        groups = None if self.caption_groups is None else self.caption_groups[captions]
+        if groups is not None and len(groups.unique()) == len(groups):
+            groups = None
+        return pairs_that_fit(self.image_groups[images], self.image_groups[self.image_of_caption[captions]], groups)
 
     def diagonal(self, size: int) -> Tensor:
         """Return the identity matrix as bool, on the device: one tensor for each size, so losses check it once."""
@@ -134,14 +133,9 @@ class ResidentSplit:
     def _request_features(self, indices: Tensor, draw: int | None) -> Callable[[], Tensor]:
         if self._pixels is not None:
             return self._pixels.request(indices, draw)
-        if draw is None or self._views is None:
-            # An early start would gain nothing.
-            return partial(self._features.gather, indices)
-        # Drawn once an epoch: which view of each image is trained on.
-        if self._drawn[0] != draw:
-            generator = torch.Generator().manual_seed(draw)
-            self._drawn = draw, torch.randint(self._view_count, (self.image_count,), generator=generator)
-        return partial(self._views.gather, indices, self._drawn[1][indices])
+        views = self.drawn_views(draw)
+        # An early start would gain nothing.
+        return partial(self.gather_images, indices, None if views is None else views[indices])
 
     def image_chunks(self, size: int) -> Iterator[ImageInputs]:
         """Yield all images in their order, ``size`` at a time."""
@@ -158,16 +152,57 @@ class ResidentSplit:
         lengths = self.lengths[indices]
         if self._caption_features is not None:
             return self._caption_features.gather(indices), lengths
-        positions = torch.arange(int(lengths.max()), device=self.device)
         # Without waiting for the GPU's queue: the sent data are read before these calls return.
         ends, places = lengths.to(self.device, non_blocking=True), indices.to(self.device, non_blocking=True)
-        inside = positions < ends[:, None]
+        return self.padded_captions(places, ends, int(lengths.max())), lengths
+
+    def padded_captions(self, places: Tensor, lengths: Tensor, longest: int) -> CaptionInputs:
+        """Return captions that have words, zero-padded to ``longest``; indices and lengths are on the device, (C,)."""
+        positions = torch.arange(longest, device=self.device)
+        inside = positions < lengths[:, None]
         where = self._starts[places][:, None] + positions
         tokens = self._tokens[where * inside].long() * inside
         if not self._token_numbers and not self._caption_numbers:
-            return tokens, lengths
+            return tokens
         of_tokens = {key: values[where * inside].long() * inside for key, values in self._token_numbers.items()}
-        return Captions(tokens, of_tokens, {k: v[places].long() for k, v in self._caption_numbers.items()}), lengths
+        return Captions(tokens, of_tokens, {k: v[places].long() for k, v in self._caption_numbers.items()})
+
+    @property
+    def has_caption_features(self) -> bool:
+        """Whether captions are features instead of words."""
+        return self._caption_features is not None
+
+    @property
+    def is_gathered_on_device(self) -> bool:
+        """Whether images and captions of a batch are plain tensors, which the device gathers without the CPU."""
+        rows = [part for part in (self._features, self._views, self._caption_features) if part is not None]
+        further = self._columns or self._token_numbers or self._caption_numbers
+        is_plain = self._pixels is None and self._feature_lengths is None and not further
+        return is_plain and all(part.is_resident for part in rows)
+
+    def drawn_views(self, draw: int | None) -> Tensor | None:
+        """Return which view of each image is trained on in an epoch, (I,), int64, on the CPU; ``None`` without views.
+
+        Drawn once an epoch.
+        """
+        if draw is None or self._views is None:
+            return None
+        if self._drawn[0] != draw:
+            generator = torch.Generator().manual_seed(draw)
+            self._drawn = draw, torch.randint(self._view_count, (self.image_count,), generator=generator)
+        return self._drawn[1]
+
+    def gather_images(self, images: Tensor, views: Tensor | None) -> Tensor:
+        """Return the features of some images, or one view of each, of indices on the device, (N,)."""
+        if views is None or self._views is None:
+            return self._features.gather(images)
+        return self._views.gather(images, views)
+
+    def gather_captions(self, places: Tensor, lengths: Tensor, longest: int) -> CaptionInputs:
+        """Return captions or their features, of indices and lengths on the device, see ``padded_captions``."""
+        if self._caption_features is not None:
+            return self._caption_features.gather(places)
+        return self.padded_captions(places, lengths, longest)
 
 
 class _Pixels:
@@ -209,8 +244,16 @@ class _Rows:
         elif device.type == "cpu" and len(rows) * array[:1].nbytes <= IN_MEMORY_BYTES:
             self._resident = torch.from_numpy(read_rows(array, rows))
 
+    @property
+    def is_resident(self) -> bool:
+        """Whether all rows are in the device's memory."""
+        return self._resident is not None
+
     def gather(self, images: Tensor, views: Tensor | None = None) -> Tensor:
-        """Return the rows of some images, or one view of each, float32, on the device; indices are on the CPU."""
+        """Return the rows of some images, or one view of each, float32, on the device.
+
+        Indices are on the CPU, or on the device where the rows are resident.
+        """
         if self._resident is not None:
             images = images.to(self._device, non_blocking=True)
             features = (
@@ -222,6 +265,15 @@ class _Rows:
         rows = read_rows(self._array, self._rows[images.numpy()], None if views is None else views.numpy())
         # Converted after sending, so that float16 values are sent as float16.
         return torch.from_numpy(rows).to(self._device).to(torch.float32)
+
+
+def pairs_that_fit(images: Tensor, owners: Tensor, captions: Tensor | None) -> Tensor:
+    """Return which captions fit which images, (I, C), bool, on the device of the arguments.
+
+    The groups of equal images, (I,), of the captions' images, (C,), and of equal captions, (C,), where some are equal.
+    """
+    fits = images[:, None] == owners
+    return fits if captions is None else fits.float() @ (captions[:, None] == captions).float() > 0
 
 
 def _lengths(lengths: np.ndarray | None, rows: np.ndarray) -> Tensor | None:
@@ -269,21 +321,57 @@ class Batch:
             all inputs by their names, see ``ResidentSplit.request_images``.
         tokens: Word ids, shape (C, T), int64, 0 after each caption's end. Where the split has features of captions:
             these features, (C, D), float32. With further inputs of captions: ``Captions``.
-        lengths: Tokens of each caption, shape (C,), int64, on the CPU.
+        lengths: Tokens of each caption, shape (C,), int64, on the CPU; or laid out by a profile.
         positives: Matching pairs, shape (I, C), bool.
         ignore: Pairs that are neither positive nor negative, shape (I, C), bool; ``None`` where there are none.
         image_groups: A number of each image that equal images of its split share, or its class where the split has
-            classes, shape (I,), int64, on the CPU.
+            classes, shape (I,), int64, on the CPU or the device.
         caption_groups: The same of each caption's image, shape (C,). An image and a caption of one group fit.
     """
 
     images: ImageInputs
     tokens: CaptionInputs
-    lengths: Tensor
+    lengths: Lengths
     positives: Tensor
     ignore: Tensor | None
     image_groups: Tensor
     caption_groups: Tensor
+
+
+def count_steps(split: Split, training: TrainingConfig, seed: int = 0) -> int:
+    """Return the steps of an epoch: batches of captions, or of images, without a last batch of a single item.
+
+    Of images with classes, these are the steps of the first epoch of a training with the seed: batches of one class are
+    left out, and how many there are depends on the draw.
+    """
+    if split.labels is not None:
+        return len(compared_parts(torch.from_numpy(split.labels), training, generator(seed, "batches", 1)))
+    count = len(split.image_rows) if training.batches == "images" else len(split.offsets) - 1
+    whole, rest = divmod(count, training.batch_size)
+    return whole + (rest > 1)
+
+
+class Indices(NamedTuple):
+    """The images, (I,), and captions, (C,), of a batch, int64, on the CPU; of pairs, C = I."""
+
+    images: Tensor
+    captions: Tensor
+
+
+def draw_batches(split: ResidentSplit, training: TrainingConfig, generator: torch.Generator) -> list[Indices]:
+    """Draw the batches of ``epoch_batches`` without gathering them, of a split without classes."""
+    if training.batches == "images":
+        return list(draw_images(split, training.batch_size, training.captions_per_image, generator))
+    order = order_pairs(split, training.batch_size, training.length_buckets, generator)
+    return [Indices(split.image_of_caption[captions], captions) for captions in order if len(captions) > 1]
+
+
+def gather_batch(split: ResidentSplit, indices: Indices, training: TrainingConfig, draw: int | None) -> Batch:
+    """Gather a batch of ``draw_batches`` as ``epoch_batches`` does."""
+    images, mask = split.request_images(indices.images, draw)(), training.duplicates == "mask"
+    if training.batches == "images":
+        return _image_batch(split, indices, images, mask_duplicates=mask)
+    return _pair_batch(split, indices.captions, images, mask_duplicates=mask)
 
 
 def epoch_batches(
@@ -291,7 +379,7 @@ def epoch_batches(
 ) -> Iterator[Batch]:
     """Yield the batches of one epoch in the order that the generator, on the CPU, draws, of the views of ``draw``."""
     if split.labels is not None:
-        return class_batches(split, split.labels, training.batch_size, training.captions_per_image, generator, draw)
+        return class_batches(split, compared_parts(split.labels, training, generator), split.labels, draw)
     mask = training.duplicates == "mask"
     if training.batches == "images":
         return image_batches(
@@ -344,49 +432,36 @@ def image_batches(
     Captions of other images that fit an image (``ResidentSplit.fits``) are ignored if ``mask_duplicates``. The last
     batch may be smaller; one of a single image has nothing to compare with and is left out.
     """
+    drawn = draw_images(split, batch_size, captions_per_image, generator)
+    for indices, images in one_ahead((part, split.request_images(part.images, draw)) for part in drawn):
+        yield _image_batch(split, indices, images(), mask_duplicates=mask_duplicates)
+
+
+def draw_images(
+    split: ResidentSplit, batch_size: int, captions_per_image: int, generator: torch.Generator
+) -> Iterator[Indices]:
+    """Draw the batches of ``image_batches``."""
     owners = split.image_of_caption
     counts = owners.bincount(minlength=split.image_count)
     firsts = counts.cumsum(0) - counts
     # A random key below 1 added to the image's index sorts by image, and at random within each.
     shuffled = (owners + torch.rand(len(owners), generator=generator, dtype=torch.float64)).argsort()
     order = torch.randperm(split.image_count, generator=generator).split(batch_size)
-    compared = (part for part in order if len(part) > 1)
-    for part, images in one_ahead((part, split.request_images(part, draw)) for part in compared):
-        taken = counts[part].clamp(max=captions_per_image)
-        places = torch.arange(captions_per_image).expand(len(part), -1)
-        captions = shuffled[(firsts[part][:, None] + places)[places < taken[:, None]]]
-        tokens, lengths = split.captions(captions)
-        positives = (part[:, None] == owners[captions]).to(split.device, non_blocking=True)
-        ignore = _also_fitting(split, part, captions, positives) if mask_duplicates else None
-        groups = split.image_groups
-        yield Batch(images(), tokens, lengths, positives, ignore, groups[part], groups[owners[captions]])
+    for part in order:
+        if len(part) > 1:
+            taken = counts[part].clamp(max=captions_per_image)
+            places = torch.arange(captions_per_image).expand(len(part), -1)
+            yield Indices(part, shuffled[(firsts[part][:, None] + places)[places < taken[:, None]]])
 
 
 def class_batches(
-    split: ResidentSplit,
-    labels: Tensor,
-    batch_size: int,
-    images_per_class: int,
-    generator: torch.Generator,
-    draw: int | None = None,
+    split: ResidentSplit, parts: Iterable[Tensor], labels: Tensor, draw: int | None = None
 ) -> Iterator[Batch]:
-    """Yield each image once, beside other images of its class; both sides of a batch are its images.
+    """Yield a batch for each tensor of image indices, see ``compared_parts``; both sides of a batch are its images.
 
-    The images of a class are cut at random into groups of ``images_per_class``, at least 2. A batch is as many random
-    groups as it has room for. The positives of an image are the other images of its class; the image itself is ignored.
-    A batch of one class has nothing to compare with and is left out; an epoch of such batches alone is drawn again.
-
-    Raises:
-        ConfigError: If none of ``DRAWS`` draws has a batch of two classes.
+    The positives of an image are the other images of its class; the image itself is ignored.
     """
-    draws = (_compared_parts(labels, batch_size, max(images_per_class, 2), generator) for _ in range(DRAWS))
-    compared = next(filter(None, draws), None)
-    if compared is None:
-        raise ConfigError(
-            f"training.batch_size: no batch of {batch_size} images has two classes, with {images_per_class} images of "
-            f"each (captions_per_image); choose a larger batch_size"
-        )
-    for part, images in one_ahead((part, split.request_images(part, draw)) for part in compared):
+    for part, images in one_ahead((part, split.request_images(part, draw)) for part in parts):
         tokens, lengths = split.captions(part)
         itself = split.diagonal(len(part))
         classes = labels[part]
@@ -398,7 +473,27 @@ DRAWS = 100
 """Most draws of the batches of an epoch, of which the first with a batch of two classes is taken."""
 
 
-def _compared_parts(labels: Tensor, batch_size: int, size: int, generator: torch.Generator) -> list[Tensor]:
+def compared_parts(labels: Tensor, training: TrainingConfig, generator: torch.Generator) -> list[Tensor]:
+    """Draw the batches of an epoch, each image beside others of its class, and return the images of each batch.
+
+    The images of a class are cut at random into groups of ``training.captions_per_image``, at least 2. A batch is as
+    many random groups as it has room for. A batch of one class has nothing to compare with and is left out; an epoch of
+    such batches alone is drawn again. ``labels`` are the classes of the images, shape (I,), int64.
+
+    Raises:
+        ConfigError: If none of ``DRAWS`` draws has a batch of two classes.
+    """
+    size, images = training.batch_size, training.captions_per_image
+    draws = (_drawn_parts(labels, size, max(images, 2), generator) for _ in range(DRAWS))
+    if (parts := next(filter(None, draws), None)) is not None:
+        return parts
+    raise ConfigError(
+        f"training.batch_size: no batch of {size} images has two classes, with {images} images of each "
+        f"(captions_per_image); choose a larger batch_size"
+    )
+
+
+def _drawn_parts(labels: Tensor, batch_size: int, size: int, generator: torch.Generator) -> list[Tensor]:
     """Draw the batches of an epoch, and return those with images of two classes at least."""
     groups = _class_groups(labels, size, generator)
     shuffled = [groups[index] for index in torch.randperm(len(groups), generator=generator).tolist()]
@@ -437,6 +532,15 @@ def _pair_batch(split: ResidentSplit, captions: Tensor, images: ImageInputs, *, 
     ignore = _also_fitting(split, owners, captions, diagonal) if mask_duplicates else None
     groups = split.image_groups[owners]
     return Batch(images, tokens, lengths, diagonal, ignore, groups, groups)
+
+
+def _image_batch(split: ResidentSplit, indices: Indices, images: ImageInputs, *, mask_duplicates: bool) -> Batch:
+    part, captions = indices
+    owners, groups = split.image_of_caption[captions], split.image_groups
+    tokens, lengths = split.captions(captions)
+    positives = (part[:, None] == owners).to(split.device, non_blocking=True)
+    ignore = _also_fitting(split, part, captions, positives) if mask_duplicates else None
+    return Batch(images, tokens, lengths, positives, ignore, groups[part], groups[owners])
 
 
 def _also_fitting(split: ResidentSplit, images: Tensor, captions: Tensor, positives: Tensor) -> Tensor | None:

@@ -7,9 +7,11 @@ sources. From then on it only compares sizes and times of the files and maps arr
 import contextlib
 import hashlib
 import json
+import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
@@ -36,6 +38,7 @@ from trainables.data.inputs import (
     CaptionInput,
     Column,
     ImageInput,
+    check_boxes,
     check_image_input,
     check_lengths,
     image_columns,
@@ -347,7 +350,8 @@ def _check_made_with(tokenizer: Tokenizer, texts: Mapping[str, Path]) -> None:
         if made_with not in (None, tokenizer.identity):
             raise DataError(
                 f"{path}: was made with the tokenizer {made_with}, not {tokenizer.identity}; leave tokenizer out, or "
-                f"make the features with `orchestrator data extract --text tfidf-svd --tokenizer {tokenizer.name}`"
+                f"remove the file and make it again with `orchestrator data extract {shlex.quote(path.parent.name)} "
+                f"--text tfidf-svd --tokenizer {tokenizer.name}`"
             )
 
 
@@ -415,14 +419,17 @@ def files_outside(source: Source, files: Iterable[Path]) -> list[str]:
     return [problem for path in paths if (problem := link_problem(path, source.roots))]
 
 
-def check_batch_size(data: Dataset, training: TrainingConfig) -> None:
-    """Refuse batches that are larger than an epoch, or that no two classes fit in (``ConfigError``)."""
+def check_batch_size(data: Dataset, training: TrainingConfig, key: str = "training.batch_size") -> None:
+    """Refuse batches that are larger than an epoch, or that no two classes fit in (``ConfigError``).
+
+    ``key`` is where a configuration has the size.
+    """
     train = data.splits["train"]
     count = len(train.image_rows) if training.batches == "images" else len(train.captions)
     unit = "images" if training.batches == "images" else "captions"
     if training.batch_size > count:
         raise ConfigError(
-            f"training.batch_size: {training.batch_size} is more than the {count} {unit} of {data.name}'s train split; "
+            f"{key}: {training.batch_size} is more than the {count} {unit} of {data.name}'s train split; "
             f"choose at most {count}"
         )
     if train.labels is not None:
@@ -430,13 +437,13 @@ def check_batch_size(data: Dataset, training: TrainingConfig) -> None:
         needed = sum(sorted(_smallest_group(count, size) for count in np.bincount(train.labels).tolist())[:2])
         if training.batch_size < needed:
             raise ConfigError(
-                f"training.batch_size: no batch of {training.batch_size} has room for two classes of {data.name}, with "
+                f"{key}: no batch of {training.batch_size} has room for two classes of {data.name}, with "
                 f"{size} images of each (captions_per_image); choose at least {needed}"
             )
 
 
 def _smallest_group(count: int, size: int) -> int:
-    """Return the images of a class's smallest group in ``batches.class_batches``, where no image is left alone."""
+    """Return the images of a class's smallest group in ``batches.compared_parts``, where no image is left alone."""
     rest = count % size
     return count if count <= size + 1 else rest if rest > 1 else size
 
@@ -522,7 +529,11 @@ def find_problems(
                 problems += check_views(path, inspection["shape"], images)
                 problems += check_lengths(path, open_features(path), fewest=1) if kind == "regions" else []
                 consequences += check_features(path, inspection, images, kind)
-    problems += _input_problems(source, corpus, inputs)
+    of_inputs = _input_problems(source, corpus, inputs)
+    if "boxes" in inputs and not (problems or of_inputs):
+        pairs = product(INPUTS["boxes"].files(source.folder), dict.fromkeys(features.get("regions", {}).values()))
+        of_inputs = [problem for boxes, regions in pairs for problem in check_boxes(boxes, regions)]
+    problems += of_inputs
     return problems + as_consequences(consequences, corpus)
 
 

@@ -13,6 +13,7 @@ features (``captions_digest``).
 
 import hashlib
 import json
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -264,5 +265,6 @@ def _check_captions(path: Path, images: Sequence[Image]) -> list[str]:
         return []
     return [
         f"{path}: features of other captions: {sidecars(path)[0].name} has captions_digest {digest!r:.20}, not ours; "
-        "make them again, e.g. with `orchestrator data extract --text tfidf-svd`"
+        f"remove it and make it again, e.g. with `orchestrator data extract {shlex.quote(path.parent.name)} --text "
+        "tfidf-svd`"
     ]

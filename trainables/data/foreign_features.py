@@ -218,7 +218,7 @@ def pool_clips(images: Sequence[Image], folder: Path, most: int) -> Clips:
     Raises:
         DataError: If files are missing, damaged, or of another width; the message names each file.
     """
-    means, sets, problems = [], [], []
+    sets, problems = [], []
     width: int | None = None
     for image in images:
         path = folder / f"{image.id}.npy"
@@ -232,12 +232,18 @@ def pool_clips(images: Sequence[Image], folder: Path, most: int) -> Clips:
             problems.append(f"{path}: features of frames must have shape {wanted}, got {frames.shape}")
             continue
         width = frames.shape[1]
-        means.append(frames.mean(0, dtype=np.float32))
-        sets.append(frames[pick_frames(len(frames), most)].astype(np.float32))
+        sets.append(frames)
     if problems:
         raise DataError(problems)
-    lengths = np.array([len(frames) for frames in sets], dtype=np.int64)
-    padded = np.zeros((len(sets), lengths.max(), len(means[0])), dtype=np.float32)
-    for row, frames in zip(padded, sets, strict=True):
-        row[: len(frames)] = frames
-    return Clips(np.stack(means), padded, lengths)
+    return pool_sets(sets, most)
+
+
+def pool_sets(sets: Sequence[np.ndarray], most: int) -> Clips:
+    """Return the features of clips, of whose frames (frames, D) at most ``most`` >= 1 are kept."""
+    means = np.stack([frames.mean(0, dtype=np.float32) for frames in sets])
+    kept = [pick_frames(len(frames), most) for frames in sets]
+    lengths = np.array([len(numbers) for numbers in kept], dtype=np.int64)
+    padded = np.zeros((len(sets), lengths.max(), means.shape[1]), dtype=np.float32)
+    for row, frames, numbers in zip(padded, sets, kept, strict=True):
+        row[: len(numbers)] = frames[numbers]
+    return Clips(means, padded, lengths)

@@ -16,7 +16,7 @@ import numpy as np
 
 from trainables.data.corpus import Corpus, Image
 from trainables.data.features import check_values, feature_rows, inspect_features, open_features
-from trainables.data.npy_files import SAFETENSORS, map_array, map_lengths
+from trainables.data.npy_files import SAFETENSORS, map_lengths
 from trainables.data.parses import number_heads, read_parses
 from trainables.data.role_graphs import number_graph, read_role_graphs
 from trainables.data.sentences import Number, Sentence, number_captions
@@ -215,11 +215,11 @@ def check_image_input(name: str, path: Path, images: Sequence[Image]) -> list[st
     return problems + (check_lengths(path, array) if entry.has_lengths else [])
 
 
-def check_regions(boxes: Path, regions: np.ndarray) -> list[str]:
-    """Return why boxes do not fit the regions of the features, (rows, R, D)."""
-    shape = map_array(boxes).shape
-    if regions.ndim == 3 and shape[:2] != regions.shape[:2]:
-        return [f"{boxes}: must have shape {(*regions.shape[:2], 4)} to go with the regions, got {shape}"]
+def check_boxes(boxes: Path, features: Path) -> list[str]:
+    """Return why boxes (rows, R, 4) do not fit the regions (rows, R, D) of features."""
+    shape, regions = open_features(boxes).shape, open_features(features).shape
+    if len(regions) == 3 and shape[1] != regions[1]:
+        return [f"{boxes}: has {shape[1]} boxes an image, but {features.name} has {regions[1]} regions"]
     return []
 
 

@@ -177,8 +177,8 @@ def _pillow() -> ModuleType:
     return PIL.Image
 
 
-def decode(path: Path) -> "PIL.Image.Image":
-    """Return the pixels of a file as red, green and blue of 8 bits each.
+def decode(path: Path, frame: int = 0) -> "PIL.Image.Image":
+    """Return the pixels of a file, or of a frame of a picture that moves, as red, green and blue of 8 bits each.
 
     A grey picture of 16 bits is scaled by its range; transparency is dropped, as torchvision drops it.
 
@@ -189,9 +189,25 @@ def decode(path: Path) -> "PIL.Image.Image":
     pillow = _pillow()
     try:
         with pillow.open(path, formats=FORMATS) as image:
+            if frame:
+                image.seek(frame)
             return _to_rgb(image)
     except (*_BROKEN, pillow.DecompressionBombError) as error:
-        raise DataError(f"{path}: cannot be decoded: {_reason(error)}; fetch the picture again, or another") from error
+        raise _undecodable(path, error) from error
+
+
+def count_frames(path: Path) -> int:
+    """Return the number of frames of a picture, >= 1; 1 where it does not move (``DataError`` where it is none)."""
+    pillow = _pillow()
+    try:
+        with pillow.open(path, formats=FORMATS) as image:
+            return int(getattr(image, "n_frames", 1))
+    except (*_BROKEN, pillow.DecompressionBombError) as error:
+        raise _undecodable(path, error) from error
+
+
+def _undecodable(path: Path, error: BaseException) -> DataError:
+    return DataError(f"{path}: cannot be decoded: {_reason(error)}; fetch the picture again, or another")
 
 
 def center_crop(image: "PIL.Image.Image", size: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Features of captions: weighted counts of words on their principal directions, or a local sentence encoder.
+"""Features of captions: weighted counts of words on their principal directions.
 
 With n(t, c) how often word t is in caption c, N captions in the train split, N_t of which hold t,
 
@@ -27,7 +27,7 @@ from safetensors.numpy import save
 
 from trainables.data.features import description_of, sidecars
 from trainables.data.tokenizers import ENGLISH, Tokenizer
-from trainables.errors import ConfigError, DataError, reason_of
+from trainables.errors import ConfigError, DataError
 from trainables.extras import require
 from trainables.files import parse_state
 
@@ -81,12 +81,16 @@ class TfidfSvd:
         return save(tensors, metadata=about)
 
 
-def fit_tfidf(captions: Sequence[str], dimensions: int, seed: int, tokenizer: Tokenizer = ENGLISH) -> TfidfSvd:
+DIMENSIONS = 512
+"""Usual features of a caption."""
+
+
+def fit_tfidf(captions: Sequence[str], dimensions: int | None, seed: int, tokenizer: Tokenizer = ENGLISH) -> TfidfSvd:
     """Fit an extractor.
 
     Args:
         captions: Captions of the train split, at least two.
-        dimensions: D, >= 1; fewer than the terms.
+        dimensions: D, >= 1; fewer than the terms and the captions. ``None``: ``DIMENSIONS``, or as many as can be.
         seed: Seed of the randomised decomposition [Halko et al., arXiv:0909.4061], from 0 to 2**32 - 1.
         tokenizer: Cuts captions into words.
 
@@ -104,9 +108,11 @@ def fit_tfidf(captions: Sequence[str], dimensions: int, seed: int, tokenizer: To
     except ValueError as error:
         raise ConfigError(f"--text {NAME}: no word is in {FEWEST} train captions ({error})") from None
     terms = vectorizer.get_feature_names_out()
-    if not 0 < dimensions < min(len(terms), len(captions)):
+    fewest = min(len(terms), len(captions))
+    dimensions = min(DIMENSIONS, fewest - 1) if dimensions is None else dimensions
+    if not 0 < dimensions < fewest:
         raise ConfigError(
-            f"--dimensions must be at least 1 and below {min(len(terms), len(captions)):,}, for the train captions "
+            f"--dimensions must be at least 1 and below {fewest:,}, for the train captions "
             f"hold {len(terms):,} words in {len(captions):,} captions; got {dimensions}"
         )
     if not 0 <= seed < 2**32:
@@ -155,31 +161,11 @@ def extractor_file(features: Path) -> Path | None:
     Raises:
         DataError: If the extractor beside the features did not make them.
     """
-    path = extractor_path(features)
-    if not path.exists() or (description := description_of(features)) is None:
+    path, description = extractor_path(features), description_of(features) or {}
+    # One that is left of earlier features says nothing about those of an encoder.
+    if not path.exists() or description.get("extractor") != NAME:
         return None
     if hashlib.sha256(path.read_bytes()).hexdigest() != description.get("extractor_digest"):
         named = sidecars(features)[0].name
         raise DataError(f"{path}: did not make {features.name}, says {named}; make the features again")
     return path
-
-
-def encode_sentences(captions: Sequence[str], folder: Path, device: str) -> np.ndarray:
-    """Return the features of captions by a model of the package sentence-transformers, (len(captions), D), float32.
-
-    Code that a model's folder brings along is not run.
-
-    ``folder`` is that of the model, as ``SentenceTransformer.save`` writes it; ``device`` is ``cpu`` or ``cuda:N``.
-
-    Raises:
-        MissingExtraError: If the package is not installed.
-        ConfigError: If the folder holds no such model.
-    """
-    require("sentences", "--text FOLDER")
-    from sentence_transformers import SentenceTransformer
-
-    try:
-        model = SentenceTransformer(str(folder), device=device, local_files_only=True, trust_remote_code=False)
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise ConfigError(f"--text {folder}: holds no sentence encoder: {reason_of(error)}") from None
-    return np.asarray(model.encode(list(captions), show_progress_bar=False), dtype=np.float32)

@@ -33,7 +33,7 @@ def read_text(path: Path) -> str:
         size = status.st_size
         if size > LARGEST_FILE:
             raise DataError(
-                f"{path}: has {size >> 20:,} MB; a file of captions or splits has at most {LARGEST_FILE >> 20}, since "
+                f"{path}: has {size >> 20:,} MB; a text file has at most {LARGEST_FILE >> 20}, since "
                 "ten times as much memory is needed to read it"
             )
         data = path.read_bytes()

@@ -4,45 +4,16 @@ The captions of a dataset were written for one image each, so a retrieved captio
 however well it fits. Judgements name pairs of images and captions of other images that fit as well.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
+from trainables.judged_ranks import TITLES, JudgedRanks
+from trainables.judgements.queries import JudgedQueries, Pairs
 
-TITLES = {"flickr8k": "Flickr8k's experts and crowd", "cxc": "CxC", "eccv": "ECCV Caption"}
-"""Source of judgements -> its title for people."""
+if TYPE_CHECKING:
+    from trainables.positive_ranks import PairScores
 
-Integers = NDArray[np.int32]
-
-Pairs = NDArray[np.int32]
-"""Pairs of a query and a candidate, shape (2, P): places of queries, non-decreasing, and places in the gallery."""
-
-
-@dataclass(frozen=True, eq=False)
-class JudgedQueries:
-    """One direction of retrieval.
-
-    Attributes:
-        queries: The queries, as indices of images or of captions in the split, shape (Q,).
-        owners: The image that each query is or belongs to, as an index in the split, shape (Q,).
-        gallery: The candidates, as indices of captions or of images in the split, shape (G,).
-        positives: The pairs that fit: annotated, or judged to fit. Every query has at least one.
-        annotated: The pairs of an image with a caption of its own. Every query has at least one.
-        judged: All pairs that are known to fit or not to fit, the positives included; ``None`` where only pairs that
-            fit are known.
-        absent: How many pairs of each query fit whose candidate the split does not have, shape (Q,); ``None`` without
-            any. They count among the R of R-Precision and mAP@R, and are never found.
-    """
-
-    queries: Integers
-    owners: Integers
-    gallery: Integers
-    positives: Pairs
-    annotated: Pairs
-    judged: Pairs | None
-    absent: Integers | None = None
+__all__ = ["JudgedQueries", "Judgements", "Pairs"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,25 +66,14 @@ class Judgements:
             "refused": self.refused,
         }
 
+    def rank(self, scores: "PairScores") -> JudgedRanks:
+        """Return the ranks that scores give to the candidates that fit."""
+        # Imported here, because who describes a dataset needs no torch.
+        from trainables.judgements.ranking import rank_direction
 
-def count_sentences(counts: Mapping[str, Any]) -> list[str]:
-    """Return ``Judgements.counts`` in sentences for people."""
-    pairs = "the files name pairs that fit and no others, so unjudged pairs count as wrong"
-    if counts["judged_pairs"] is not None:
-        pairs = f"{counts['judged_pairs']:,} pairs are judged or annotated, {counts['judged_share']:.1%} of all pairs"
-    sentences = [
-        f"{counts['title']} ({', '.join(counts['files'])}): {counts['image_queries']:,} images ask for "
-        f"{counts['captions_retrieved_in']:,} captions, {counts['caption_queries']:,} captions ask for "
-        f"{counts['images_retrieved_in']:,} images; {pairs}",
-        f"right answers of an image: {counts['positives_per_image']:.2f} captions where "
-        f"{counts['annotated_per_image']:.2f} are annotated; of a caption: {counts['positives_per_caption']:.2f} "
-        f"images where {counts['annotated_per_caption']:.2f} are annotated ({counts['rule']})",
-    ]
-    if counts["refused"]:
-        sentences.append(f"{counts['refused']:,} annotated pairs were judged not to fit; they still count as right")
-    if counts["outside"]:
-        sentences.append(f"{counts['outside']:,} judged pairs are of no image or caption of the split")
-    return sentences
+        i2t = rank_direction(scores.between, self.i2t, scores)
+        t2i = rank_direction(lambda captions, images: scores.between(images, captions).T, self.t2i, scores)
+        return JudgedRanks(self.name, self.digest, i2t, t2i)
 
 
 def _per_query(direction: JudgedQueries, pairs: Pairs) -> float:

@@ -30,6 +30,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 
@@ -255,6 +256,24 @@ def load_judgements(
             if read := _read(judges, of_set, split, corpus):
                 judgements.setdefault(split.name, []).append(read)
     return judgements
+
+
+def describe_judgements(
+    name: str, data_root: Path, splits: Mapping[str, Split], corpus: Corpus
+) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
+    """Return split -> counts of each set of judgements, and a sentence about each set that is of other data.
+
+    Raises:
+        DataError: If a file of judgements is damaged, or does not belong to the dataset.
+    """
+    judgements = load_judgements(name, data_root, splits, corpus)
+    counts = {split: [of_set.counts() for of_set in of_split] for split, of_split in judgements.items()}
+    used = {of_set.name for of_split in judgements.values() for of_set in of_split}
+    return counts, [
+        f"{', '.join(file.name for file in files)}: no judged pair is of images and captions of this dataset"
+        for judges, files in find_judgement_files(find_source(name, data_root)).items()
+        if judges not in used
+    ]
 
 
 def _find(source: Source, name: str) -> Path | None:

@@ -14,14 +14,11 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from trainables.errors import Blaming, ConfigError
-from trainables.losses.contrastive import Decoupled, NTXent, Sigmoid
+from trainables.loss_parameters import LOSS_TABLE
 from trainables.losses.directions import Contributions, Direction, NotANumberError
-from trainables.losses.pair_weights import Circle, GradientWeights, MultiSimilarity
 from trainables.losses.plugin_loss import make_loss
-from trainables.losses.polynomial import PolynomialRelative, PolynomialSelf
-from trainables.losses.ranking import WARP, SmoothAP
-from trainables.losses.triplet import Triplet, TripletHardest, TripletSelHN
-from trainables.plugins.in_use import NameTable, find_owner, run_offer
+from trainables.losses.ranking import WARP
+from trainables.plugins.in_use import NameTable, class_at, find_owner, run_offer
 
 __all__ = ["LOSSES", "Contributions", "Direction", "Loss", "NotANumberError", "bank_size", "build_loss", "loss_class"]
 
@@ -41,23 +38,7 @@ def _class_of_plugin(name: str, _: object) -> type:
 
 
 LOSSES: NameTable[type] = NameTable(
-    "losses",
-    {
-        "triplet": Triplet,
-        "triplet_sh": TripletHardest,
-        "nt_xent": NTXent,
-        "smooth_ap": SmoothAP,
-        "polynomial_self": PolynomialSelf,
-        "polynomial_relative": PolynomialRelative,
-        "warp": WARP,
-        "sigmoid": Sigmoid,
-        "decoupled": Decoupled,
-        "multi_similarity": MultiSimilarity,
-        "circle": Circle,
-        "triplet_selhn": TripletSelHN,
-        "gradient_weights": GradientWeights,
-    },
-    _class_of_plugin,
+    "losses", {name: class_at(f"{__name__}.{entry.made_by}") for name, entry in LOSS_TABLE.items()}, _class_of_plugin
 )
 """Every loss by the name that configs and search spaces use; a plug-in's loss is made when it is first read."""
 

@@ -55,7 +55,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from trainables.loss_parameters import LOSS_PARAMETERS, Entries
+from trainables.hyper_parameters import Entries
+from trainables.loss_parameters import LOSS_PARAMETERS
 from trainables.losses.directions import Contributions, Direction, TwoDirections, directions, with_hardest
 from trainables.losses.parameters import LearnableParameter, Parameter, check_parameters, per_query, per_score
 

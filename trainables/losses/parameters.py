@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from trainables.errors import ConfigError
-from trainables.loss_parameters import HyperParameter, Learnable
+from trainables.hyper_parameters import HyperParameter, Learnable
 from trainables.parameter_values import LEARNED
 
 Parameter = float | Tensor

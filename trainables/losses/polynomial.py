@@ -26,7 +26,8 @@ import torch
 from torch import Tensor
 
 from trainables.errors import ConfigError
-from trainables.loss_parameters import LOSS_PARAMETERS, Entries
+from trainables.hyper_parameters import Entries
+from trainables.loss_parameters import LOSS_PARAMETERS
 from trainables.losses.directions import Contributions, Direction, Negatives, counted_negatives, directions
 from trainables.losses.parameters import Parameter, check_parameters, numbers_of, per_score
 from trainables.parameter_values import Kind, constant_problem, domain_of, require_finite, sign_problem

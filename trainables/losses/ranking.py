@@ -51,7 +51,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from trainables.loss_parameters import LOSS_PARAMETERS, Entries
+from trainables.hyper_parameters import Entries
+from trainables.loss_parameters import LOSS_PARAMETERS
 from trainables.losses.directions import ConstantCandidates, Contributions, Direction, directions
 from trainables.losses.parameters import Parameter, check_parameters, per_query, per_score
 

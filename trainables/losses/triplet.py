@@ -33,7 +33,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from trainables.loss_parameters import LOSS_PARAMETERS, Entries
+from trainables.hyper_parameters import Entries
+from trainables.loss_parameters import LOSS_PARAMETERS
 from trainables.losses.directions import Contributions, Direction, Negatives, TwoDirections, counted_negatives
 from trainables.losses.parameters import Parameter, check_parameters, per_query, per_score
 

@@ -1,20 +1,13 @@
-"""The models by name; ``trainables.config.FEATURES`` has the kind of image features that each model reads."""
+"""The models by name; ``trainables.model_parameters.MODEL_TABLE`` has what is known of each without torch."""
 
 from inspect import signature
 
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
 from trainables.errors import Blaming, PluginError
-from trainables.models.ce import CE
-from trainables.models.gsmn import GSMN
-from trainables.models.head import HeadModel
-from trainables.models.hgr import HGR
+from trainables.model_parameters import MODEL_TABLE
 from trainables.models.retrieval_model import RetrievalModel
-from trainables.models.scan import SCAN
-from trainables.models.vsepp import VSEPP
-from trainables.models.vsrn import VSRN
-from trainables.models.wsabie import WSABIE
-from trainables.plugins.in_use import NameTable, find_owner, run_offer
+from trainables.plugins.in_use import NameTable, class_at, find_owner, run_offer
 
 
 def _class_of_plugin(name: str, _: object) -> type[RetrievalModel]:
@@ -31,18 +24,7 @@ def _class_of_plugin(name: str, _: object) -> type[RetrievalModel]:
 
 
 MODELS: NameTable[type[RetrievalModel]] = NameTable(
-    "models",
-    {
-        "vsepp": VSEPP,
-        "vsrn": VSRN,
-        "scan": SCAN,
-        "gsmn": GSMN,
-        "hgr": HGR,
-        "ce": CE,
-        "wsabie": WSABIE,
-        "head": HeadModel,
-    },
-    _class_of_plugin,
+    "models", {name: class_at(f"{__name__}.{entry.made_by}") for name, entry in MODEL_TABLE.items()}, _class_of_plugin
 )
 
 

@@ -137,10 +137,10 @@ def make_encoder(
     return encode
 
 
-def weights_digest(backbone: Backbone) -> str:
+def weights_digest(network: nn.Module) -> str:
     """Return the SHA-256 over names and values of all weights."""
     digest = hashlib.sha256()
-    for name, tensor in sorted(backbone.state_dict().items()):
+    for name, tensor in sorted(network.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
         digest.update(tensor.cpu().contiguous().view(-1).numpy())
     return digest.hexdigest()

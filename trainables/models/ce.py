@@ -38,9 +38,12 @@ from torch.nn.functional import mish, normalize, pad
 
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
+from trainables.model_parameters import MODEL_TABLE
 from trainables.models.pair_model import PairModel
 from trainables.models.retrieval_model import computing_in_full, in_full
 from trainables.representations import Sets
+
+PARAMETERS = MODEL_TABLE["ce"].parameters
 
 GHOSTS = 1
 """Clusters whose members count for nothing."""
@@ -59,11 +62,11 @@ class CE(PairModel):
         embedding_size: int,
         word_size: int,
         *,
-        clusters: int = 8,
-        text_clusters: int = 12,
-        gating: str = "published",
-        padding: str = "masked",
-        max_tokens: int = 37,
+        clusters: int = PARAMETERS["clusters"].default,
+        text_clusters: int = PARAMETERS["text_clusters"].default,
+        gating: str = PARAMETERS["gating"].default,
+        padding: str = PARAMETERS["padding"].default,
+        max_tokens: int = PARAMETERS["max_tokens"].default,
     ) -> None:
         """Take the experts, and the sizes.
 

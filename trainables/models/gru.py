@@ -25,12 +25,13 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 from torch.nn.utils.rnn import PackedSequence
 
+from trainables.data.length_profile import Layout, Lengths, ProfiledLengths
 from trainables.models.retrieval_model import affine
 
 aten = torch.ops.aten
 
 
-def final_states(words: nn.Embedding, gru: nn.GRU, tokens: Tensor, lengths: Tensor) -> Tensor:
+def final_states(words: nn.Embedding, gru: nn.GRU, tokens: Tensor, lengths: Lengths) -> Tensor:
     """Return the state of a one-layer, left-to-right GRU after each caption's last token.
 
     Args:
@@ -38,21 +39,48 @@ def final_states(words: nn.Embedding, gru: nn.GRU, tokens: Tensor, lengths: Tens
         gru: The GRU's parameters, from W to H; stacked where the words are.
         tokens: Word ids, shape (C, T), int64; ids after a caption's end are not read. For stacked parameters
             (K, C, T), or (1, C, T) where all models share the captions.
-        lengths: Tokens of each caption, shape (C,), (K, C) or (1, C), int64 on the CPU, in [1, T].
+        lengths: Tokens of each caption, shape (C,), (K, C) or (1, C), int64 on the CPU, in [1, T]; or of one model
+            those of a profile.
 
     Returns:
         States, shape (C, H) or (K, C, H).
     """
     is_stacked = words.weight.dim() == 3
     if not is_stacked and tokens.device.type != "cpu":
+        if isinstance(lengths, ProfiledLengths):
+            return _last_of_profile(words, gru, tokens, lengths)
         return gru(_packed(words, tokens, lengths))[1][0]
     parameters = [words.weight, *gru.parameters()]
     if not is_stacked:
-        parameters, tokens, lengths = [part[None] for part in parameters], tokens[None], lengths[None]
-    states, firsts, places = _run(parameters, tokens, lengths)
-    last = (firsts[lengths - 1] + places).to(tokens.device, non_blocking=True)
-    states = _look_up(states, last)
+        parameters, tokens = [part[None] for part in parameters], tokens[None]
+    values, layout = _laid(lengths, is_stacked)
+    states = _look_up(_run(parameters, tokens, layout), _sent(layout.last_rows(values), tokens.device))
     return states if is_stacked else states[0]
+
+
+def _laid(lengths: Lengths, is_stacked: bool) -> tuple[Tensor, Layout]:
+    """Return the lengths of captions, shape (K, C) or (1, C), and their layout."""
+    if isinstance(lengths, ProfiledLengths):
+        return lengths.values[None], lengths.layout
+    values = lengths if is_stacked else lengths[None]
+    return values, Layout.of_lengths(values)
+
+
+def _sent(values: Tensor, device: torch.device) -> Tensor:
+    """Return values on a device.
+
+    Not waiting for the GPU is safe, because the data of these unpinned tensors are read before the call returns.
+    """
+    return values.to(device, non_blocking=True)
+
+
+def _last_of_profile(words: nn.Embedding, gru: nn.GRU, tokens: Tensor, lengths: ProfiledLengths) -> Tensor:
+    """Return the state after each caption's last token, (C, H), by cuDNN, whose rows are those of the profile."""
+    layout = lengths.layout
+    index = layout.order[0, layout.rows] * tokens.shape[1] + layout.times
+    packed = PackedSequence(words(tokens.flatten()[index]), torch.tensor(layout.sizes))
+    states: Tensor = gru(packed)[0].data
+    return states.index_select(0, layout.last_rows(lengths.values)[0])
 
 
 def _packed(words: nn.Embedding, tokens: Tensor, lengths: Tensor) -> PackedSequence:
@@ -63,10 +91,8 @@ def _packed(words: nn.Embedding, tokens: Tensor, lengths: Tensor) -> PackedSeque
     ordered, order = lengths.sort(descending=True, stable=True)
     inside = torch.arange(int(ordered[0]))[:, None] < ordered
     place, row = inside.nonzero(as_tuple=True)
-    # Not waiting for the GPU is safe, because the data of these unpinned tensors are read before the calls return.
     index, order, back = (
-        part.to(tokens.device, non_blocking=True)
-        for part in (order[row] * tokens.shape[1] + place, order, order.argsort())
+        _sent(part, tokens.device) for part in (order[row] * tokens.shape[1] + place, order, order.argsort())
     )
     return PackedSequence(words(tokens.flatten()[index]), inside.sum(1), order, back)
 
@@ -86,14 +112,14 @@ def last_state(gru: nn.GRU, inputs: Tensor) -> Tensor:
     return states[:, -rows:]
 
 
-def all_states(table: Tensor, gru: nn.GRU, tokens: Tensor, lengths: Tensor) -> Tensor:
+def all_states(table: Tensor, gru: nn.GRU, tokens: Tensor, lengths: Lengths) -> Tensor:
     """Return the states of a one-layer, bidirectional GRU at each token: the mean of both directions.
 
     Args:
         table: The vector of each token id, (V, W), or stacked, (K, V, W).
         gru: The GRU's parameters, from W to H in each direction; stacked where the table is.
         tokens: Ids, shape (C, T), or (K, C, T) or (1, C, T) for stacked parameters, as in ``final_states``.
-        lengths: Tokens of each sequence, shape (C,), (K, C) or (1, C), int64 on the CPU, in [1, T].
+        lengths: Tokens of each sequence, as in ``final_states``.
 
     Returns:
         States, shape (C, T, H) or (K, C, T, H); 0 after the end of a sequence.
@@ -102,53 +128,40 @@ def all_states(table: Tensor, gru: nn.GRU, tokens: Tensor, lengths: Tensor) -> T
     is_stacked = table.dim() == 3
     if not is_stacked:
         parameters = [part[None] for part in parameters]
-        table, tokens, lengths = table[None], tokens[None], lengths[None]
+        table, tokens = table[None], tokens[None]
+    values, layout = _laid(lengths, is_stacked)
     places = torch.arange(tokens.shape[-1], device=tokens.device)
-    last = lengths.to(tokens.device, non_blocking=True)[..., None] - 1
+    last = _sent(values, tokens.device)[..., None] - 1
     mirrored = torch.where(places <= last, last - places, places)
-    forward = _states_in_order([table, *parameters[:4]], tokens, lengths)
-    backward = _states_in_order([table, *parameters[4:]], tokens.gather(-1, mirrored), lengths)
+    forward = _states_in_order([table, *parameters[:4]], tokens, values, layout)
+    backward = _states_in_order([table, *parameters[4:]], tokens.gather(-1, mirrored), values, layout)
     back = mirrored[..., None].expand(len(backward), -1, -1, backward.shape[-1])
     states = (forward + backward.gather(2, back)) / 2
     return states if is_stacked else states[0]
 
 
-def _states_in_order(parameters: list[Tensor], tokens: Tensor, lengths: Tensor) -> Tensor:
+def _states_in_order(parameters: list[Tensor], tokens: Tensor, lengths: Tensor, layout: Layout) -> Tensor:
     """Return the state after each token, (K, C, T, H), of a GRU that reads from left to right; 0 after the end."""
-    states, firsts, places = _run(parameters, tokens, lengths)
-    times = torch.arange(tokens.shape[-1])
+    states = _run(parameters, tokens, layout)
+    times = torch.arange(tokens.shape[-1], device=lengths.device)
     inside = times < lengths[..., None]
-    where = (firsts[times.clamp(max=len(firsts) - 1)] + places[..., None]) * inside
-    where, inside = where.to(tokens.device, non_blocking=True), inside.to(tokens.device, non_blocking=True)
+    where = (layout.firsts[times.clamp(max=len(layout.firsts) - 1)] + layout.places[..., None]) * inside
+    where, inside = _sent(where, tokens.device), _sent(inside, tokens.device)
     return _look_up(states, where.flatten(1)).unflatten(1, where.shape[1:]) * inside[..., None]
 
 
-def _run(parameters: list[Tensor], tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the states after all steps, and where they are.
-
-    Returns:
-        States, (K, sum of rows, H): those of all captions with a first token, then those of captions with a second, and
-        so on, in each step the longest caption first; the first row of each step, (steps,), on the CPU; the place of
-        each caption in a step, (G, C), on the CPU, with one row where all models share the captions, else K.
-    """
+def _run(parameters: list[Tensor], tokens: Tensor, layout: Layout) -> Tensor:
+    """Return the states after all steps, (K, sum of rows, H), in the rows of the layout."""
     words, input_weight, weight, input_bias, bias = parameters
-    device, length = tokens.device, tokens.shape[-1]
-    order = lengths.argsort(dim=-1, descending=True, stable=True)
-    ordered = lengths.gather(-1, order)
-    sizes = (ordered[:, None] > torch.arange(int(lengths.max()))[:, None]).sum(-1).amax(0)
-    firsts = sizes.cumsum(0) - sizes
-    times = torch.arange(len(sizes)).repeat_interleave(sizes)
-    rows = torch.arange(len(times)) - firsts[times]
-    # Not waiting for the GPU is safe, because the data of these unpinned tensors are read before the calls return.
-    index = (order[:, rows] * length + times).to(device, non_blocking=True)
+    index = _sent(layout.order[:, layout.rows] * tokens.shape[-1] + layout.times, tokens.device)
     ids = tokens.flatten(1).gather(1, index)
-    if device.type == "cpu":
+    if tokens.device.type == "cpu":
         distinct, place = _distinct(ids, words.shape[1])
         inputs = _look_up(affine(_look_up(words, distinct), input_weight, input_bias), place)
     else:
         inputs = affine(_look_up(words, ids), input_weight, input_bias)
-    states: Tensor = _Recurrence.apply(inputs, weight, bias, sizes.tolist(), torch.is_grad_enabled())
-    return states, firsts, order.argsort(dim=-1)
+    states: Tensor = _Recurrence.apply(inputs, weight, bias, layout.sizes, torch.is_grad_enabled())
+    return states
 
 
 def _look_up(tables: Tensor, rows: Tensor) -> Tensor:

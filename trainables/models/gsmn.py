@@ -35,10 +35,12 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, linear, normalize
 from torch.utils.checkpoint import checkpoint
 
-from trainables.model_parameters import GSMN_PARTS
+from trainables.model_parameters import GSMN_PARTS, MODEL_TABLE
 from trainables.models.scan import GROUP, SMALL, RegionWordModel
 from trainables.models.scan import chosen as chosen_sets
 from trainables.representations import CaptionInputs, Captions, ImageInputs, Sets
+
+PARAMETERS = MODEL_TABLE["gsmn"].parameters
 
 BLOCKS = GSMN_PARTS
 """Parts of a vector whose cosines are a matching vector."""
@@ -63,9 +65,9 @@ class GSMN(RegionWordModel):
         embedding_size: int,
         word_size: int,
         *,
-        graph: str = "published",
-        edges: str = "dense",
-        lambda_softmax: float = 20.0,
+        graph: str = PARAMETERS["graph"].default,
+        edges: str = PARAMETERS["edges"].default,
+        lambda_softmax: float = PARAMETERS["lambda_softmax"].default,
     ) -> None:
         """Take the sizes, of which ``embedding_size`` is a multiple of ``BLOCKS``, and the kind of graph.
 
@@ -261,7 +263,10 @@ def _parts(vectors: Tensor) -> Tensor:
 class _Products(torch.autograd.Function):
     """The products that the cosines of matching vectors need, for a block of pairs.
 
-    The products of words with regions are computed again in the backward pass, part by part.
+    The products of words with regions are computed again in the backward pass, part by part. The lengths of what was
+    attended to are products of matrices as well, for the members k of a context and all queries at once:
+
+        |c_b|^2 = sum over k <= k' of (alpha_k alpha_k') (G_b,kk' + [k < k'] G_b,k'k)
     """
 
     @staticmethod
@@ -278,16 +283,20 @@ class _Products(torch.autograd.Function):
         captions, longest = words.shape[1:3]
         products = (regions.flatten(1, 2) @ words.flatten(1, 2).mT).view(BLOCKS, images, count, captions, longest)
         on_regions, on_words = _attend(products.sum(0), in_image, in_caption, sharpness)
-        by_image, by_caption = on_regions.flatten(2), _by_caption(on_words)
-        made: list[list[Tensor]] = [[], [], [], []]
-        for part, (of_regions, of_words) in enumerate(zip(regions, words, strict=True)):
-            made[0].append((on_regions * products[part]).sum(1))
-            made[1].append((by_image * (of_regions @ of_regions.mT @ by_image)).sum(1).view_as(made[0][-1]))
-            made[2].append((on_words * products[part]).sum(3))
-            squares = (by_caption * (by_caption @ (of_words @ of_words.mT))).sum(2)
-            made[3].append(squares.view(captions, images, count).permute(1, 2, 0))
-        words_products, words_squares, region_products, region_squares = (torch.stack(parts, -1) for parts in made)
-        return words_products, words_squares, region_products.transpose(1, 2), region_squares.transpose(1, 2)
+        of_words = words.new_empty(BLOCKS, images, captions, longest)
+        of_regions = words.new_empty(BLOCKS, images, count, captions)
+        weighted = torch.empty_like(on_regions)
+        for part, own in enumerate(products):
+            torch.sum(torch.mul(on_regions, own, out=weighted), 1, out=of_words[part])
+            torch.sum(torch.mul(on_words, own, out=weighted), 3, out=of_regions[part])
+        word_squares = _squares(on_regions.flatten(2), regions).view(images, BLOCKS, captions, longest)
+        region_squares = _squares(_by_caption(on_words), words).view(captions, BLOCKS, images, count)
+        return (
+            of_words.permute(1, 2, 3, 0).contiguous(),
+            word_squares.permute(0, 2, 3, 1).contiguous(),
+            of_regions.permute(1, 3, 2, 0).contiguous(),
+            region_squares.permute(2, 0, 3, 1).contiguous(),
+        )
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
@@ -295,41 +304,59 @@ class _Products(torch.autograd.Function):
         regions, words, in_image, in_caption = ctx.saved_tensors
         images, count = regions.shape[1:3]
         captions, longest = words.shape[1:3]
-        of_words, word_squares = (gradient.permute(3, 0, 1, 2)[:, :, None] for gradient in gradients[:2])
-        of_regions, region_squares = (gradient.permute(3, 0, 2, 1)[..., None] for gradient in gradients[2:])
+        of_words = gradients[0].permute(3, 0, 1, 2).contiguous()[:, :, None]
+        of_regions = gradients[2].permute(3, 0, 2, 1).contiguous()[..., None]
+        word_squares = gradients[1].permute(0, 3, 1, 2).flatten(2)
+        region_squares = gradients[3].permute(1, 3, 0, 2).flatten(2)
         products = (regions.flatten(1, 2) @ words.flatten(1, 2).mT).view(BLOCKS, images, count, captions, longest)
         with torch.enable_grad():
             leaf = products.sum(0).requires_grad_()
             attention = _attend(leaf, in_image, in_caption, ctx.sharpness)
         on_regions, on_words = (part.detach() for part in attention)
-        by_image, by_caption = on_regions.flatten(2), _by_caption(on_words)
-        of_attention = [torch.zeros_like(on_regions), torch.zeros_like(on_words)]
-        by_regions, by_words = torch.empty_like(regions), torch.empty_like(words)
-        for part, (region, word) in enumerate(zip(regions, words, strict=True)):
-            of_attention[0].addcmul_(of_words[part], products[part])
-            of_attention[1].addcmul_(of_regions[part], products[part])
-            seen = 2 * (region @ region.mT @ by_image)
-            of_attention[0].addcmul_(word_squares[part], seen.view_as(on_regions))
-            heard = 2 * (by_caption @ (word @ word.mT))
-            of_attention[1].addcmul_(region_squares[part], _by_image(heard, images))
-            weighted = (on_regions * word_squares[part]).flatten(2)
-            by_regions[part] = 2 * (weighted @ by_image.mT) @ region
-            weighted = _by_caption(on_words * region_squares[part])
-            by_words[part] = 2 * (weighted.mT @ by_caption) @ word
-        (of_products,) = torch.autograd.grad(attention, leaf, of_attention)
+        by_image, by_regions = _squares_backward(on_regions.flatten(2), regions, word_squares)
+        by_caption, by_words = _squares_backward(_by_caption(on_words), words, region_squares)
+        by_image, by_caption = by_image.view_as(on_regions), _by_image(by_caption, images)
+        for part, own in enumerate(products):
+            by_image.addcmul_(of_words[part], own)
+            by_caption.addcmul_(of_regions[part], own)
+        (of_products,) = torch.autograd.grad(attention, leaf, [by_image, by_caption])
+        whole = torch.empty_like(of_products)
+        flat = whole.view(images * count, captions * longest)
         for part in range(BLOCKS):
-            whole = torch.addcmul(of_products, on_regions, of_words[part]).addcmul_(on_words, of_regions[part])
-            flat = whole.view(images * count, captions * longest)
-            by_regions[part] += (flat @ words[part].flatten(0, 1)).view_as(by_regions[part])
-            by_words[part] += (flat.mT @ regions[part].flatten(0, 1)).view_as(by_words[part])
+            torch.addcmul(of_products, on_regions, of_words[part], out=whole).addcmul_(on_words, of_regions[part])
+            by_regions[part].flatten(0, 1).addmm_(flat, words[part].flatten(0, 1))
+            by_words[part].flatten(0, 1).addmm_(flat.mT, regions[part].flatten(0, 1))
         return by_regions, by_words, None, None, None
 
 
+def _squares(attention: Tensor, members: Tensor) -> Tensor:
+    """Return |c_b|^2, (N, BLOCKS, Q), of attention (N, M, Q) on the parts (BLOCKS, N, M, e) of M members."""
+    contexts, count, queries = attention.shape
+    grams = (members @ members.mT).transpose(0, 1)
+    both = attention.new_empty(contexts, count * (count + 1) // 2, queries)
+    doubled, start = [], 0
+    for member in range(count):
+        stop = start + count - member
+        torch.mul(attention[:, member, None], attention[:, member:], out=both[:, start:stop])
+        doubled += [grams[..., member, member, None], 2 * grams[..., member, member + 1 :]]
+        start = stop
+    return torch.cat(doubled, -1) @ both
+
+
+def _squares_backward(attention: Tensor, members: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the gradients of attention (N, M, Q) and members (BLOCKS, N, M, e), of that of their squares."""
+    count = attention.shape[1]
+    grams = (members @ members.mT).transpose(0, 1).flatten(1, 2)
+    weighted = (2 * gradient[:, :, None] * attention[:, None]).flatten(1, 2)
+    of_grams = (weighted @ attention.mT).unflatten(1, (BLOCKS, count)).transpose(0, 1)
+    return grams.mT @ weighted, of_grams @ members
+
+
 def _by_caption(attention: Tensor) -> Tensor:
-    """Return attention (X, R, Y, T) as (Y, X R, T)."""
-    return attention.permute(2, 0, 1, 3).flatten(1, 2)
+    """Return attention (X, R, Y, T) as (Y, T, X R)."""
+    return attention.permute(2, 3, 0, 1).flatten(2)
 
 
 def _by_image(attention: Tensor, images: int) -> Tensor:
-    """Return what ``_by_caption`` gave, (Y, X R, T), as (X, R, Y, T)."""
-    return attention.unflatten(1, (images, -1)).permute(1, 2, 0, 3)
+    """Return what ``_by_caption`` gave, (Y, T, X R), as (X, R, Y, T)."""
+    return attention.unflatten(2, (images, -1)).permute(2, 3, 0, 1).contiguous()

@@ -27,14 +27,17 @@ from torch.nn.functional import gelu, normalize
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
 from trainables.errors import ConfigError
-from trainables.model_parameters import check_identity
+from trainables.model_parameters import MODEL_TABLE, check_identity
 from trainables.models.retrieval_model import RetrievalModel, draw_projection, in_full, linear
+
+PARAMETERS = MODEL_TABLE["head"].parameters
 
 
 class HeadModel(RetrievalModel):
     """Images and captions, both as features, as unit vectors of one joint space."""
 
     can_stack = True
+    has_static_shapes = True
 
     def __init__(
         self,
@@ -42,9 +45,9 @@ class HeadModel(RetrievalModel):
         caption_size: int,
         embedding_size: int,
         *,
-        image_head: str = "linear",
-        caption_head: str = "linear",
-        hidden_size: int | None = None,
+        image_head: str = PARAMETERS["image_head"].default,
+        caption_head: str = PARAMETERS["caption_head"].default,
+        hidden_size: int | None = PARAMETERS["hidden_size"].default,
         is_shared: bool = False,
     ) -> None:
         """Make a head for each side.
@@ -79,7 +82,7 @@ class HeadModel(RetrievalModel):
         """Map features (I, D) to unit vectors (I, embedding_size)."""
         return normalize(in_full(self.images(features)), dim=-1, eps=1e-12)
 
-    def encode_captions(self, captions: Tensor, lengths: Tensor) -> Tensor:
+    def encode_captions(self, captions: Tensor, lengths: Any) -> Tensor:
         """Map features (C, D) to unit vectors (C, embedding_size); ``lengths`` is not read."""
         head = self.images if self.captions is None else self.captions
         return normalize(in_full(head(captions)), dim=-1, eps=1e-12)

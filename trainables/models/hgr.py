@@ -30,10 +30,13 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, normalize
 
 from trainables.data.role_graphs import PHRASES, ROLES, VERBS
+from trainables.model_parameters import MODEL_TABLE
 from trainables.models.gru import all_states
 from trainables.models.pair_model import PairModel
 from trainables.models.retrieval_model import computing_in_full, in_full
 from trainables.representations import CaptionInputs, Captions, Sets, as_sets
+
+PARAMETERS = MODEL_TABLE["hgr"].parameters
 
 NODES = VERBS + PHRASES
 
@@ -51,9 +54,9 @@ class HGR(PairModel):
         embedding_size: int,
         word_size: int,
         *,
-        lambda_softmax: float = 4.0,
-        dropout: float = 0.2,
-        graph_dropout: float = 0.5,
+        lambda_softmax: float = PARAMETERS["lambda_softmax"].default,
+        dropout: float = PARAMETERS["dropout"].default,
+        graph_dropout: float = PARAMETERS["graph_dropout"].default,
     ) -> None:
         """Take the sizes, of which ``embedding_size`` is even.
 

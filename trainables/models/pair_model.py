@@ -94,7 +94,7 @@ class PairModel(RetrievalModel):
         """Map image features, (I, R, D), to sets of vectors (I, R, E)."""
 
     @abstractmethod
-    def encode_captions(self, captions: Any, lengths: Tensor) -> Sets:
+    def encode_captions(self, captions: Any, lengths: Any) -> Sets:
         """Map captions, (C, T) with their lengths (C,) on the CPU, to sets of vectors (C, T, E)."""
 
     @abstractmethod

@@ -104,6 +104,8 @@ class RetrievalModel(nn.Module, ABC):
         can_stack: Whether the model also works with parameters of shape (K, ...) of K stacked models
             (``trainables.fused``). Features, captions and vectors then have a leading dimension too: K, or 1
             where all models share them.
+        has_static_shapes: Whether the shapes of a step depend on the sizes of the batch alone, where captions are laid
+            out by a profile (``trainables.data.length_profile``): no code reads a value of the batch.
         stacked_settings: Attributes that may differ between stacked models: numbers, which become tensors (K, 1, 1).
         quick_pairs: Number of pairs of an image and a caption that are compared in about a second.
     """
@@ -112,6 +114,7 @@ class RetrievalModel(nn.Module, ABC):
     crop_size = 0
     precision: Precision = "float32"
     can_stack = False
+    has_static_shapes = False
     stacked_settings: tuple[str, ...] = ()
 
     @classmethod
@@ -133,13 +136,14 @@ class RetrievalModel(nn.Module, ABC):
         """
 
     @abstractmethod
-    def encode_captions(self, captions: Any, lengths: Tensor) -> Tensor | Sets:
+    def encode_captions(self, captions: Any, lengths: Any) -> Tensor | Sets:
         """Map captions to vectors (C, E).
 
         Args:
             captions: Token ids (C, T), int64, zero-padded; or features (C, D), float32, for models in
                 ``trainables.config.TEXT_MODELS``; or ``Captions`` for models with further inputs.
-            lengths: Number of tokens of each caption, (C,), on the CPU.
+            lengths: Number of tokens of each caption, (C,), on the CPU; or ``ProfiledLengths`` for models with
+                static shapes.
         """
 
     def compare(self, images: Any, captions: Any) -> Tensor:

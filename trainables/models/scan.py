@@ -34,10 +34,13 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, normalize
 from torch.utils.checkpoint import checkpoint
 
+from trainables.model_parameters import MODEL_TABLE
 from trainables.models.gru import all_states
 from trainables.models.pair_model import PairModel
 from trainables.models.retrieval_model import computing_in_full, draw_projection, in_full, linear
 from trainables.representations import Sets, as_sets
+
+PARAMETERS = MODEL_TABLE["scan"].parameters
 
 GROUP = 32
 """Number of captions in a group; captions of a group are padded to a common length."""
@@ -92,12 +95,12 @@ class SCAN(RegionWordModel):
         embedding_size: int,
         word_size: int,
         *,
-        cross_attention: str = "t2i",
-        raw_feature_norm: str = "clipped_l2norm",
-        aggregation: str = "lse",
-        lambda_softmax: float = 9.0,
-        lambda_lse: float = 6.0,
-        negative_slope: float = 0.1,
+        cross_attention: str = PARAMETERS["cross_attention"].default,
+        raw_feature_norm: str = PARAMETERS["raw_feature_norm"].default,
+        aggregation: str = PARAMETERS["aggregation"].default,
+        lambda_softmax: float = PARAMETERS["lambda_softmax"].default,
+        lambda_lse: float = PARAMETERS["lambda_lse"].default,
+        negative_slope: float = PARAMETERS["negative_slope"].default,
     ) -> None:
         """Take the sizes, and the settings of the attention.
 

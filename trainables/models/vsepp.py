@@ -35,10 +35,14 @@ from torch.nn.functional import normalize
 
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
+from trainables.data.length_profile import Lengths, ProfiledLengths
+from trainables.model_parameters import MODEL_TABLE
 from trainables.models.backbones import Backbone, build_backbone
 from trainables.models.gru import all_states, final_states
 from trainables.models.retrieval_model import RetrievalModel, computing_in_full, draw_projection, in_full, linear
 from trainables.representations import Sets, as_sets
+
+PARAMETERS = MODEL_TABLE["vsepp"].parameters
 
 
 class TextEncoder(nn.Module):
@@ -56,8 +60,8 @@ class TextEncoder(nn.Module):
         # As in the published code, the row of the padding is drawn like every other row.
         nn.init.uniform_(self.words.weight, -0.1, 0.1)
 
-    def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """Map word ids (C, T), 0 after a caption's end, with lengths (C,) on the CPU to unit vectors (C, E).
+    def forward(self, tokens: Tensor, lengths: Lengths) -> Tensor:
+        """Map word ids (C, T), 0 after a caption's end, with lengths (C,) to unit vectors (C, E).
 
         With stacked parameters, map to (K, C, E); see ``final_states``.
         """
@@ -65,7 +69,8 @@ class TextEncoder(nn.Module):
             if self.pooling is None:
                 vectors = final_states(self.words, self.gru, tokens, lengths)
             else:
-                vectors = self.pooling(all_states(self.words.weight, self.gru, tokens, lengths), lengths)
+                states = all_states(self.words.weight, self.gru, tokens, lengths)
+                vectors = self.pooling(states, lengths.values if isinstance(lengths, ProfiledLengths) else lengths)
             return normalize(vectors, dim=-1, eps=1e-12)
 
 
@@ -73,6 +78,7 @@ class VSEPP(RetrievalModel):
     """Images and captions as unit vectors of one joint space."""
 
     can_stack = True
+    has_static_shapes = True
 
     def __init__(
         self,
@@ -82,7 +88,7 @@ class VSEPP(RetrievalModel):
         word_size: int,
         *,
         backbone: Backbone | None = None,
-        pooling: str | None = None,
+        pooling: str | None = PARAMETERS["pooling"].default,
     ) -> None:
         """Take the sizes of features, vocabulary, joint space and word embeddings.
 
@@ -97,6 +103,8 @@ class VSEPP(RetrievalModel):
         self.backbone = backbone
         self.crop_size = 0 if backbone is None else backbone.image_size
         self._trains_backbone = False
+        # The pooling GPO makes a sequence of each size of a set in the batch.
+        self.has_static_shapes = backbone is None and pooling != "gpo"
         draw_projection(self.image_projection)
 
     @classmethod
@@ -105,7 +113,7 @@ class VSEPP(RetrievalModel):
         sizes = config.training
         if not sizes.finetune:
             return super().build(config, data)
-        named: dict[str, Any] = {"backbone": "resnet50", "weights": "DEFAULT", **config.model_parameters}
+        named = {name: entry.default for name, entry in PARAMETERS.items()} | {**config.model_parameters}
         weights = named["weights"] if pretrained else "none"
         backbone = build_backbone(named["backbone"], weights, seed=config.seed, grid=False)
         return cls(
@@ -126,8 +134,8 @@ class VSEPP(RetrievalModel):
             return pooled
         return normalize(in_full(linear(self.image_projection, features)), dim=-1, eps=1e-12)
 
-    def encode_captions(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """Map captions (C, T) with their lengths (C,) on the CPU to unit vectors (C, embedding_size)."""
+    def encode_captions(self, tokens: Tensor, lengths: Lengths) -> Tensor:
+        """Map captions (C, T) with their lengths (C,) to unit vectors (C, embedding_size)."""
         encoded: Tensor = self.text(tokens, lengths)
         return encoded
 

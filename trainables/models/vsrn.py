@@ -30,6 +30,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from trainables.data.length_profile import Lengths
+from trainables.model_parameters import MODEL_TABLE
 from trainables.models.gru import last_state
 from trainables.models.retrieval_model import (
     RetrievalModel,
@@ -40,6 +42,8 @@ from trainables.models.retrieval_model import (
     linear,
 )
 from trainables.models.vsepp import TextEncoder
+
+PARAMETERS = MODEL_TABLE["vsrn"].parameters
 
 BLOCKS = 4
 """Graph blocks one after the other [Li2019, section 3.1]."""
@@ -79,7 +83,12 @@ class RegionReasoning(nn.Module):
     """
 
     def __init__(
-        self, region_size: int, size: int, *, region_norm: str = "features", norm_before_reasoning: bool = True
+        self,
+        region_size: int,
+        size: int,
+        *,
+        region_norm: str = PARAMETERS["region_norm"].default,
+        norm_before_reasoning: bool = PARAMETERS["norm_before_reasoning"].default,
     ) -> None:
         super().__init__()
         self.region_norm = region_norm
@@ -118,6 +127,7 @@ class VSRN(RetrievalModel):
     """Images and captions as unit vectors of one joint space; ``image_parameters`` are ``RegionReasoning``'s."""
 
     can_stack = True
+    has_static_shapes = True
 
     def __init__(
         self, region_size: int, vocabulary_size: int, embedding_size: int, word_size: int, **image_parameters: Any
@@ -131,7 +141,7 @@ class VSRN(RetrievalModel):
         encoded: Tensor = self.images(features)
         return encoded
 
-    def encode_captions(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """Map captions (C, T) with their lengths (C,) on the CPU to unit vectors (C, embedding_size)."""
+    def encode_captions(self, tokens: Tensor, lengths: Lengths) -> Tensor:
+        """Map captions (C, T) with their lengths (C,) to unit vectors (C, embedding_size)."""
         encoded: Tensor = self.text(tokens, lengths)
         return encoded

@@ -30,7 +30,10 @@ from torch.nn.functional import embedding_bag
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset, Split
 from trainables.data.tokenizers import SPECIAL
+from trainables.model_parameters import MODEL_TABLE
 from trainables.models.retrieval_model import RetrievalModel
+
+PARAMETERS = MODEL_TABLE["wsabie"].parameters
 
 
 class WSABIE(RetrievalModel):
@@ -43,11 +46,14 @@ class WSABIE(RetrievalModel):
     """
 
     can_stack = True
+    has_static_shapes = True
     stacked_settings = ("radius",)
     idf: Tensor
     radius: float | Tensor
 
-    def __init__(self, image_size: int, idf: Tensor, embedding_size: int, *, radius: float = 1.0) -> None:
+    def __init__(
+        self, image_size: int, idf: Tensor, embedding_size: int, *, radius: float = PARAMETERS["radius"].default
+    ) -> None:
         """Draw both maps from N(0, 1/P), columns of length about 1 [Weston2011]; ``radius`` > 0 is lambda."""
         super().__init__()
         self.radius = radius
@@ -68,7 +74,7 @@ class WSABIE(RetrievalModel):
         """Map features (I, p) to vectors (I, P)."""
         return features @ self.image_columns
 
-    def encode_captions(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+    def encode_captions(self, tokens: Tensor, lengths: Any) -> Tensor:
         """Map captions (C, T), zero-padded, to vectors (C, P): the weighted sum of their words' columns."""
         # Costs C * T * P operations, while dense bags of words would cost C * q * P. Padding has weight 0.
         columns, weights = self.word_columns, self.idf[tokens]

@@ -180,6 +180,12 @@ class NameTable(Mapping[str, Entry], Generic[Entry]):
         return len(self._ours) + len(offered(self._kind))
 
 
+def class_at(path: str) -> Any:
+    """Import the module of a dotted path, and return the class that the last part names."""
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(module), name)
+
+
 def find_plugin(source: str) -> Plugin:
     """Return a plug-in with its offers; the code of the plug-in runs once, if it has not run yet.
 

@@ -2,12 +2,14 @@
 
 A folder holds ``model.safetensors``, ``gallery.safetensors`` and ``retriever.json``. The gallery has ``images`` (I, E)
 and ``captions`` (C, E), float16; of a model that compares sets, the vectors of all sets and ``images.lengths`` and
-``captions.lengths``. The JSON has the config, values of learned hyper-parameters of the loss, vocabulary, tokenizer and
-names. Nothing in it can run code, but for the model of a plug-in. The text of the plug-ins that a training depended on
-lies under ``plugins/``. The text of a model's plug-in runs only if the user trusts it.
+``captions.lengths``. An encoder that made the features has a folder of its own. The JSON has the config, values of
+learned hyper-parameters of the loss, vocabulary, tokenizer and names. Nothing in it can run code, but for the model of
+a plug-in. The text of the plug-ins that a training depended on lies under ``plugins/``. The text of a model's plug-in
+runs only if the user trusts it.
 """
 
 import json
+import shutil
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -22,9 +24,12 @@ from trainables.checkpoint import BEST, read_file
 from trainables.config import TrialConfig
 from trainables.data.batches import ResidentSplit
 from trainables.data.dataset import Dataset, Split
+from trainables.data.features import description_of
 from trainables.data.inputs import Column
+from trainables.data.text_features import extractor_file
 from trainables.data.text_files import Strings
 from trainables.data.tokenizers import ENGLISH, Tokenizer, Vocabulary
+from trainables.encoders.kept import kept_folder
 from trainables.errors import CheckpointError, ConfigError, reason_of
 from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
 from trainables.files import read_state, write_whole
@@ -96,6 +101,9 @@ MODEL, GALLERY, ABOUT = "model.safetensors", "gallery.safetensors", "retriever.j
 TEXT_EXTRACTOR = "text_extractor.safetensors"
 """File of the extractor of caption features, for a model that reads such features."""
 
+TEXT_ORIGIN = "text_origin"
+"""Key of ``retriever.json``: the JSON beside the features of captions; ``None`` where there is none."""
+
 
 def write_retriever(
     folder: Path,
@@ -103,8 +111,8 @@ def write_retriever(
     data: Dataset,
     split: str,
     *,
-    origin: Mapping[str, Any] | None = None,
-    text_extractor: Path | None = None,
+    pictures: Path | None = None,
+    texts: Path | None = None,
 ) -> None:
     """Pack the best model of a checkpoint with the images and captions of a split.
 
@@ -113,14 +121,18 @@ def write_retriever(
         checkpoint: An ``epoch_NNNN`` directory.
         data: The dataset of the training.
         split: Split whose images and captions are the answers.
-        origin: How features are made from a picture (the JSON that an extraction writes beside them), if known; without
-            it, a new picture can only be queried by its features.
-        text_extractor: Extractor of the captions' features, for a model that reads such features; without it, captions
-            outside the gallery cannot be queried.
+        pictures: File of the images' features, if there is one. The JSON beside it says how features are made of a
+            picture, and names an encoder, which is packed too; else a new picture can only be queried by its features.
+        texts: File of the captions' features, for a model that reads them. What made them is packed; without it,
+            captions outside the gallery cannot be queried.
 
     Raises:
         CheckpointError: If the checkpoint is damaged, or of other data.
+        DataError: If an extractor beside the features did not make them.
     """
+    origin, text_origin = (None if path is None else description_of(path) for path in (pictures, texts))
+    extractor = None if texts is None else extractor_file(texts)
+    encoders = {kept_folder(path) for path in (pictures, texts) if path is not None}
     model, config = load_best(checkpoint, data)
     part = data.splits[split]
     with evaluating(model):
@@ -130,8 +142,10 @@ def write_retriever(
     save_file({name: value.contiguous() for name, value in model.state_dict().items()}, folder / MODEL)
     kept = {name: converted(value, lambda numbers: numbers.half().contiguous()) for name, value in gallery.items()}
     save_file({name: value for kind in kept for name, value in to_tensors(kind, kept[kind]).items()}, folder / GALLERY)
-    if text_extractor is not None:
-        write_whole(folder / TEXT_EXTRACTOR, text_extractor.read_bytes())
+    if extractor is not None:
+        write_whole(folder / TEXT_EXTRACTOR, extractor.read_bytes())
+    for encoder in filter(None, encoders):
+        shutil.copytree(encoder, folder / encoder.name)
     caption_features = data.splits["train"].caption_features
     about = {
         "format": FORMAT,
@@ -144,7 +158,8 @@ def write_retriever(
         "has_lengths": part.feature_lengths is not None,
         "columns": {key: list(column.values.shape[1:]) for key, column in part.columns.items()},
         "caption_size": None if caption_features is None else caption_features.shape[-1],
-        "origin": None if origin is None else dict(origin),
+        "origin": origin,
+        TEXT_ORIGIN: text_origin,
         "vocabulary": data.vocabulary.words,
         "tokenizer": [data.vocabulary.tokenizer.name, data.vocabulary.tokenizer.content],
         "images": list(part.image_ids),

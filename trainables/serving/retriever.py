@@ -21,21 +21,12 @@ from trainables.config import TrialConfig
 from trainables.data.inputs import INPUTS, CaptionInput, ImageInput
 from trainables.data.pictures import center_crop, decode
 from trainables.data.sentences import text_key
-from trainables.data.text_features import read_extractor
 from trainables.errors import CheckpointError, DataError, reason_of
 from trainables.evaluation import evaluating
-from trainables.models.backbones import build_backbone, make_encoder, weights_digest
 from trainables.representations import Gallery, converted, from_tensors
 from trainables.seeding import choose_device
-from trainables.serving.packed import (
-    GALLERY,
-    MODEL,
-    TEXT_EXTRACTOR,
-    build_unloaded,
-    read_about,
-    use_packed,
-    vocabulary_of,
-)
+from trainables.serving.packed import GALLERY, MODEL, build_unloaded, read_about, use_packed, vocabulary_of
+from trainables.serving.queries import CaptionEncoder, caption_extractor, features_of_picture, missing_origin
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -90,7 +81,8 @@ class Retriever:
             self._model.load_state_dict(load_file(folder / MODEL))
         except (OSError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
             raise CheckpointError(f"{folder}: damaged: {reason_of(error)}; register the model again") from None
-        self._extractor = read_extractor(folder / TEXT_EXTRACTOR) if (folder / TEXT_EXTRACTOR).exists() else None
+        self._folder = folder
+        self._extractor = caption_extractor(folder, self.about, str(self._device))
         self._images, self._captions = (
             converted(vectors, lambda values: values.float().to(self._device)) for vectors in gallery.values()
         )
@@ -130,8 +122,7 @@ class Retriever:
 
         The query is ``None`` where captions were asked for; of the answers, at least one, the first is the best.
         """
-        reads = self._vocabulary if self._extractor is None else self._extractor
-        words, unknown = ([], []) if caption is None else (reads.tokenizer(caption), reads.unknown(caption))
+        words, unknown = self._words_of(caption)
         doubts = []
         if unknown and len(unknown) == len(set(words)):
             doubts.append("the model knows no word of the caption, so that the answers mean nothing")
@@ -146,6 +137,13 @@ class Retriever:
                 f"model has learned too little"
             )
         return doubts
+
+    def _words_of(self, caption: str | None) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the words of a caption, and those that say nothing to the model; an encoder reads parts of words."""
+        if caption is None or isinstance(self._extractor, CaptionEncoder):
+            return [], []
+        reads = self._vocabulary if self._extractor is None else self._extractor
+        return reads.tokenizer(caption), reads.unknown(caption)
 
     def _usual_best(self, *, of_captions: bool) -> float:
         """Return the score that the best answers reach in 99 of 100 queries by the gallery's own images or captions.
@@ -181,7 +179,7 @@ class Retriever:
             if self._extractor is None:
                 raise DataError(
                     f"the model reads features of captions, and what made those of {self.about['dataset']} is not "
-                    "packed with the model; ask with --image, or train on features of `data extract --text tfidf-svd`"
+                    "packed with the model; ask with --image, or train on features that `data extract` makes"
                 )
             tokens = torch.from_numpy(self._extractor.transform([caption]))
         with evaluating(self._model):
@@ -214,7 +212,7 @@ class Retriever:
         if _is_file(image):
             if not self._model.crop_size:
                 return self._encode_features(
-                    features_of_picture(Path(image), self.about["origin"], self._config.features)
+                    features_of_picture(Path(image), self.about["origin"], self._config.features, self._folder)
                 )
             return self._encode(torch.from_numpy(center_crop(decode(Path(image)), self._model.crop_size).copy())[None])
         raise DataError(
@@ -231,7 +229,7 @@ class Retriever:
     @property
     def reads_pictures(self) -> bool:
         """Whether a new picture can be encoded: by the model, or by the backbone of the dataset's features."""
-        return bool(self._model.crop_size) or missing_origin(self.about["origin"]) is None
+        return bool(self._model.crop_size) or missing_origin(self.about["origin"], self._folder) is None
 
     def _encode_features(self, features: np.ndarray) -> Gallery:
         if read := [name for name in self._config.inputs if isinstance(INPUTS[name], ImageInput)]:
@@ -321,37 +319,3 @@ def _is_file(image: str | Path) -> bool:
 def _best(scores: Tensor, top: int) -> list[tuple[int, float]]:
     best = scores.topk(min(max(top, 1), len(scores)))
     return [(int(index), float(score)) for score, index in zip(best.values, best.indices, strict=True)]
-
-
-def missing_origin(origin: Mapping[str, Any] | None) -> str | None:
-    """Return why no features can be made of a new picture like those of the dataset; ``None`` where they can.
-
-    ``origin`` is the JSON beside the dataset's features.
-    """
-    if origin is None or "backbone" not in origin:
-        return "it is not known how the dataset's features were made"
-    if (weights := str(origin["weights"])) not in ("DEFAULT", "none"):
-        made_by = f"{origin['backbone']} with weights {weights}"
-        return f"the features come from {made_by}, which are not packed with the model"
-    return None
-
-
-def features_of_picture(path: Path, origin: Mapping[str, Any] | None, kind: str) -> np.ndarray:
-    """Return the features of a picture by the backbone that made a dataset's features, float32.
-
-    ``origin`` is the JSON beside the dataset's features; ``kind`` is ``global``, shape (D,), or ``regions``, shape (R,
-    D).
-
-    Raises:
-        DataError: If the file is no picture, or the backbone is unknown, missing or changed.
-    """
-    problem = missing_origin(origin)
-    if origin is None or problem is not None:
-        raise DataError(f"{path}: {problem}; ask with an image's id")
-    name, weights = str(origin["backbone"]), str(origin["weights"])
-    backbone = build_backbone(name, weights, seed=int(origin.get("seed", 0)))
-    if weights_digest(backbone) != origin.get("weights_digest"):
-        raise DataError(f"{path}: {name} with weights {weights} is not what it was when the features were made")
-    crop = center_crop(decode(path), backbone.image_size).copy()
-    encode = make_encoder(backbone, (kind,), torch.device("cpu"))
-    return encode(crop[None])[kind][0].astype(np.float32)

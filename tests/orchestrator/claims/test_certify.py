@@ -16,11 +16,13 @@ from orchestrator.claims.claims import Claims, load_claims
 from orchestrator.claims.engine import decide_claims
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
+from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.views.terminal import lines_of
 from tests.support.commands import CommandLine
 from tests.support.experiments import add_repeat, add_repeats, add_trial, begun, make_experiment, open_test
+from tests.support.records import append
 from trainables.errors import ConfigError
 
 
@@ -226,6 +228,30 @@ def test_cells_are_means_over_the_seeds_of_the_published_setting(tmp_path: Path)
     assert measure.sample_std == pytest.approx(3.6055512)
     assert cell["nt_xent(best)"].mean("rsum") == cell["nt_xent(temperature=0.05)"].mean("rsum") == 81.0
     assert "nt_xent(temperature=0.2)" not in cell
+
+
+def confirmed(folder: Path, dataset: str, loss: str, digest: str) -> History:
+    experiment = make_experiment(name=folder.name, datasets=[dataset], losses=[loss], confirm={"top": 1, "seeds": 2})
+    with begun(folder, experiment, data={f"{dataset}:global": digest}) as ledger:
+        repeats = add_repeats(ledger, [(add_trial(ledger, [10.0], loss=loss, dataset=dataset), [50.0, 52.0])])
+        append(ledger, "test_opened", dataset=dataset, trials=[trial.id for trial in repeats])
+        for trial in repeats:
+            append(ledger, "test_evaluated", trial=trial.id, metrics={"rsum": trial.best_value})
+    return ledger.history
+
+
+def test_losses_of_one_dataset_meet_in_a_cell_wherever_it_lies_and_those_of_other_data_are_refused(
+    tmp_path: Path,
+) -> None:
+    first = confirmed(tmp_path / "first", "pets", "nt_xent", "d1")
+    other = confirmed(tmp_path / "other", "/elsewhere/pets", "triplet_sh", "d1")
+    losses = ["nt_xent", "triplet_sh"]
+    assert {place: list(cell) for place, cell in confirmed_cells([first, other], about(losses)).items()} == {
+        ("pets", "vsepp"): losses
+    }
+    changed = confirmed(tmp_path / "changed", "/elsewhere/pets", "triplet_sh", "d2")
+    with pytest.raises(ConfigError, match="changed: its data of pets are not those of first"):
+        confirmed_cells([first, changed], about(losses))
 
 
 def test_a_share_of_captions_without_gradient_is_of_all_captions_of_a_batch(tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ from scipy import stats
 
 from orchestrator.claims import engine
 from orchestrator.claims.cells import published_cells
-from orchestrator.claims.claims import Claims, load_claims, shipped_claims
+from orchestrator.claims.claims import Claims, load_claims
 from orchestrator.claims.engine import Groups, Missing, Outcome, decide_claims
 from orchestrator.experiment.yaml_files import validate
+from orchestrator.reference.published import shipped_claims
 from orchestrator.results.runs import Runs
 from orchestrator.results.statistics import Measure
 from tests.benchmarks.claims import COMPARISONS, held, truths

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from orchestrator.judging.records import read_records
 from orchestrator.results.runs import Runs
 from orchestrator.results.table_verdicts import VALUE, Circumstances, dataset_answer
 from orchestrator.text.addresses import database_address
 from tests.support.bucket import free_port
 from tests.support.commands import CommandLine
+from trainables.errors import DataError
 
 SHARED = Path(__file__).resolve().parents[4] / "shared"
 A = [71.2, 70.8, 71.5, 70.9, 71.1]
@@ -65,6 +67,18 @@ def test_the_answer_is_that_of_welch_and_the_columns_are_shown_before_it(line: C
     assert not any("not known" in note for note in known["notes"])
     looked = answer(line, "t.csv", "--looks", 4)
     assert looked["numbers"]["p"] == pytest.approx(min(1, 4 * expected.pvalue))
+
+
+def test_what_data_import_reads_is_read_too(line: CommandLine) -> None:
+    from pyarrow import Table, feather
+
+    table = rows(ours=B, baseline=A)
+    name = write("unicode.csv", table)
+    Path(name).write_text(Path(name).read_text(), encoding="utf-16")
+    Path("columns.json").write_text(json.dumps({key: [row[key] for row in table] for key in table[0]}))
+    feather.write_feather(Table.from_pylist(table), "arrow.feather")
+    expected = answer(line, write("t.csv", table))["headline"]
+    assert {answer(line, file)["headline"] for file in (name, "columns.json", "arrow.feather")} == {expected}
 
 
 @pytest.mark.parametrize("form", ["tsv", "semicolon", "jsonl", "json", "parquet", "percent", "fractions", "wide"])
@@ -362,10 +376,10 @@ def test_each_renderer_shows_the_verdict(line: CommandLine, form: str) -> None:
         ("t.csv", "m,seed,acc\na,1,2\na,1,3\nb,1,2\n", "has several rows"),
         ("t.csv", "method,seed,acc\na,x,2\nb,y,3\n", "a seed must be a number"),
         ("t.csv", "method,seed\na,1\nb,2\n", "no column of numbers is a metric"),
-        ("t.json", "[1, 2]", "an object for each run"),
-        ("t.jsonl", "{", "is no JSON"),
+        ("t.json", "[1, 2]", "[0]: must be an object"),
+        ("t.jsonl", "{", "line 1: broken JSON"),
         ("t.xlsx", "PK", "export it as CSV"),
-        ("t.parquet", "PAR1", "is no Parquet file"),
+        ("t.parquet", "PAR1", "cannot be read as a table"),
     ],
 )
 def test_bad_tables_are_refused_with_their_place(line: CommandLine, name: str, content: str, said: str) -> None:
@@ -437,6 +451,24 @@ def test_a_store_of_mlflow_and_a_study_of_optuna_that_plain_scripts_wrote(line: 
     found = answer(line, f"optuna:{storage}#plain")
     assert found["numbers"]["p"] == pytest.approx(expected) and found["headline"].startswith("ours beats baseline: −")
     assert "has no study 'other'" in line.refuses("judge", f"optuna:{storage}#other")
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "optuna:postgresql+psycopg2://me:secret@127.0.0.1:1/db#study",
+        "optuna:postgresql+nothing://me:secret@127.0.0.1:1/db#study",
+        "optuna:postgresql://me:secret@127.0.0.1:1/db",
+        "mlflow:postgresql://me:secret@127.0.0.1:1/db",
+        "mlflow:postgresql+nothing://me:secret@127.0.0.1:1/db#experiment",
+        "postgresql://me:secret@127.0.0.1:1/db.csv",
+    ],
+)
+def test_no_error_quotes_the_password_of_a_store(place: str) -> None:
+    """Also from Python, where no command hides it."""
+    with pytest.raises(DataError) as refused:
+        read_records(place)
+    assert "secret" not in str(refused.value) and "me:***@127.0.0.1:1" in str(refused.value)
 
 
 @pytest.mark.parametrize(("candidates", "seeds"), [(2, 3), (2, 5), (4, 5)])

@@ -88,6 +88,17 @@ def test_the_schema_takes_resolved_configurations() -> None:
     jsonschema.validate(json.loads(json.dumps(trial.to_dict())), make_schema("training"))
 
 
+def test_the_schema_has_rule_and_default_of_each_hyper_parameter() -> None:
+    keys = make_schema("experiment")["$defs"]["Search"]["properties"]
+    assert keys["space"]["properties"].keys() == SPACES.keys()
+    margin = keys["fixed"]["properties"]["circle"]["properties"]["margin"]
+    assert margin["description"] == "a number of at least 0; by default 0.4"
+    softmax = keys["model_parameters"]["properties"]["lambda_softmax"]["description"]
+    assert softmax.split(". ")[:2] == [
+        f"{model}: a number above 0; by default {x}" for model, x in (("scan", 9.0), ("gsmn", 20.0))
+    ]
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -101,6 +112,9 @@ def test_the_schema_takes_resolved_configurations() -> None:
         "budget: {hours: 0}",
         "search: {metric: val/medr}",
         "search: {space: {ntxent: {temperature: [0.1, 0.2]}}}",
+        "search: {space: {nt_xent: {temprature: [0.1, 0.2]}}}",
+        "search: {fixed: {nt_xent: {margin: 0.2}}}",
+        "search: {training: {epochs: [3, 9]}}",
         "confirm: {seeds: 0}",
         "serach: {}",
     ],

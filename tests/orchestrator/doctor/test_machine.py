@@ -30,6 +30,8 @@ def test_this_machine_is_examined_whole(tmp_path: Path, cli: CommandLine) -> Non
         "gpu",
         "disk",
         "memory",
+        "open files",
+        "shared memory",
         "port",
         "data root",
         "output",

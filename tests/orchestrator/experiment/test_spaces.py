@@ -1,6 +1,5 @@
 """Spaces of whole studies: a loss to choose, settings beside it, and what is refused."""
 
-from inspect import signature
 from typing import Any
 
 import optuna
@@ -11,17 +10,8 @@ from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.ledger import Ledger
 from orchestrator.studies.study import Studies
 from search_spaces import Range, Values
-from search_spaces.study import USUAL, USUAL_OF
 from tests.support.experiments import start
 from trainables.errors import ConfigError
-from trainables.models.ce import CE
-from trainables.models.gsmn import GSMN
-from trainables.models.head import HeadModel
-from trainables.models.hgr import HGR
-from trainables.models.scan import SCAN
-from trainables.models.vsepp import VSEPP
-from trainables.models.vsrn import RegionReasoning
-from trainables.models.wsabie import WSABIE
 
 
 def experiment(**changes: Any) -> Experiment:
@@ -115,15 +105,6 @@ def test_a_study_begins_with_what_there_is_when_nobody_says_anything(about: Any,
     assert {"temperature": 0.1, **first}.items() >= point.items() >= first.items()
     heads = cell.space.bounds().get("model.image_head")
     assert heads is None or heads.values == ("linear", "mlp", "residual")
-
-
-def test_usual_parameters_are_those_of_the_constructors() -> None:
-    models = (WSABIE, RegionReasoning, VSEPP, HeadModel, SCAN)
-    defaults = {name: one for model in models for name, one in signature(model).parameters.items()}
-    assert {name: defaults[name].default for name in USUAL} == dict(USUAL)
-    for name, model in {"gsmn": GSMN, "hgr": HGR, "ce": CE}.items():
-        own = {key: one.default for key, one in signature(model).parameters.items() if one.kind is one.KEYWORD_ONLY}
-        assert own == USUAL_OF[name]
 
 
 def test_trials_of_a_study_read_the_same_inputs() -> None:

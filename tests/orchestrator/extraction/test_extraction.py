@@ -16,44 +16,30 @@ import torch
 
 import trainables.data.extract
 from tests.support.commands import CommandLine
+from tests.support.photos import IMAGES, contents
 from tests.support.waiting import wait_until
+from tests.trainables.data import folders
 from trainables.data.dataset import load_dataset
 from trainables.data.features import images_digest
+from trainables.data.pictures import center_crop, decode
 from trainables.data.source import find_source
+from trainables.models.backbones import build_backbone, make_encoder
 
 pytestmark = pytest.mark.usefixtures("own_folders")
 
-IMAGES = 12
 NETWORK = ("--backbone", "resnet18", "--weights", "none", "--shard-size", "2")
 EXTRACT = ("data", "extract", "photos", *NETWORK)
-
-
-@pytest.fixture
-def photos(tmp_path: Path) -> Path:
-    """A dataset of photographs in a folder of their own, in Karpathy's format."""
-    folder = tmp_path / "data" / "photos"
-    (folder / "images").mkdir(parents=True)
-    records = []
-    for index in range(IMAGES):
-        colours = np.random.default_rng(index).integers(0, 256, (6, 8, 3), dtype=np.uint8)
-        image = PIL.Image.fromarray(colours).resize((320, 240), PIL.Image.Resampling.BICUBIC)
-        image.save(folder / "images" / f"{index}.jpg")
-        split = "train" if index < IMAGES - 4 else ("val", "test")[index % 2]
-        sentence = {"raw": f"a picture with number {index}", "imgid": index, "sentid": index}
-        records.append({"filename": f"{index}.jpg", "imgid": index, "split": split, "sentences": [sentence]})
-    (folder / "dataset_photos.json").write_text(json.dumps({"dataset": "photos", "images": records}))
-    return folder
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
 def test_features_are_extracted_and_loaded(photos: Path, cli: CommandLine) -> None:
     told = cli.json(*EXTRACT, "--features", "both", "--augmentations", 1)
     names = ("features_global", "augmented_global", "features_regions", "augmented_regions")
-    assert told == {"files": [str(photos / f"{name}.npy") for name in names], "images": 12, "extracted": 12}
-    shapes = [np.load(path, mmap_mode="r").shape for path in told["files"]]
+    files = [str(photos / f"{name}.npy") for name in (*names[:3], "boxes", names[3])]
+    assert told == {"files": files, "images": 12, "extracted": 12}
+    boxes = np.load(photos / "boxes.npy")
+    assert boxes.shape == (12, 49, 4)
+    np.testing.assert_allclose(boxes[3, 8], np.array([1, 1, 2, 2]) / 7, atol=1e-6)
+    shapes = [np.load(photos / f"{name}.npy", mmap_mode="r").shape for name in names]
     assert shapes == [(12, 512), (12, 1, 512), (12, 49, 512), (12, 1, 49, 512)]
     for kind in ("global", "regions"):
         data = load_dataset("photos", photos.parent, features=kind)
@@ -62,6 +48,51 @@ def test_features_are_extracted_and_loaded(photos: Path, cli: CommandLine) -> No
     images = find_source("photos", photos.parent).read().images
     assert origin["images_digest"] == images_digest(images) and origin["backbone"] == "resnet18"
     assert not [path for path in photos.iterdir() if path.name.startswith(".")]
+
+
+def write_clip(path: Path, colours: list[int]) -> None:
+    """Write a picture that moves, or a folder of pictures, of one grey in each frame."""
+    frames = [PIL.Image.new("RGB", (32, 24), (grey, grey, grey)) for grey in colours]
+    if path.suffix:
+        frames[0].save(path, save_all=True, append_images=frames[1:], duration=100, loop=0, lossless=True)
+        return
+    path.mkdir()
+    for number, frame in enumerate(frames):
+        frame.save(path / f"{number:04d}.png")
+
+
+def test_frames_of_clips_are_features_like_pictures(tmp_path: Path, cli: CommandLine) -> None:
+    folder = tmp_path / "data" / "films"
+    folders.tgif(folder)
+    (folder / "clips").mkdir()
+    greys = {clip: [10 * number, 200, 100, 60][: 1 + number % 4] for number, clip in enumerate("abcdefg")}
+    suffixes = (".gif", ".webp", "", ".png", ".gif", ".webp", "")
+    for (clip, colours), suffix in zip(greys.items(), suffixes, strict=True):
+        write_clip(folder / "clips" / f"{clip}{suffix}", colours)
+    arguments = ("data", "extract", "films", *NETWORK, "--frames", "3")
+    told = cli.json(*arguments)
+    counts = [min(3, len(colours)) for colours in greys.values()]
+    assert (told["frames"], told["extracted"]) == (sum(counts), sum(counts))
+    assert [Path(path).name for path in told["files"] if path.endswith(".npy")] == [
+        "features_global.npy",
+        "features_regions.npy",
+        "region_lengths.npy",
+    ]
+    assert np.load(folder / "region_lengths.npy").tolist() == counts
+    frames, means = np.load(folder / "features_regions.npy"), np.load(folder / "features_global.npy")
+    # The clip d has four frames, of which the first, the third and the last are kept, as a still picture would be.
+    still = folder / "still.png"
+    PIL.Image.new("RGB", (32, 24), (100, 100, 100)).save(still)
+    encode = make_encoder(build_backbone("resnet18", "none", seed=0), ("global",), torch.device("cpu"))
+    alone = encode(center_crop(decode(still), 224)[None])["global"][0]
+    row = [image.id for image in find_source("films", folder.parent).read().images].index("d")
+    np.testing.assert_allclose(frames[row, 1], alone, atol=2e-3)
+    np.testing.assert_allclose(means[row], frames[row].astype(np.float32).mean(0), atol=2e-3)
+    assert not [path for path in folder.iterdir() if path.name.startswith(".")]
+    refused = cli.refuses("data", "extract", "films", *NETWORK, "--out", tmp_path / "other", "--augmentations", 1)
+    assert "--augmentations" in refused
+    (folder / "clips" / "a.gif").unlink()
+    assert "clip 'a' is neither" in cli.refuses("data", "extract", "films", *NETWORK, "--out", tmp_path / "other")
 
 
 HANGING = """

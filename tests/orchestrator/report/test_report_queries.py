@@ -234,6 +234,23 @@ def test_pictures_are_those_of_the_dataset_where_it_is_there(root: Path, tmp_pat
     assert missing.startswith("The page has no pictures: ")
 
 
+def test_a_clip_is_shown_moving(root: Path) -> None:
+    colours = ("red", "green", "blue")
+    (root / "scenes" / "clips" / "45").mkdir(parents=True)
+    frames = [PIL.Image.new("RGB", (40, 30), colour) for colour in colours]
+    frames[0].save(root / "scenes" / "clips" / "44.gif", save_all=True, append_images=frames[1:], duration=100)
+    for number, frame in enumerate(frames):
+        frame.save(root / "scenes" / "clips" / "45" / f"{number}.png")
+    picture, _ = find_pictures("scenes", root)
+    items = retrieved_items([Match("44", "", "a clip", 0.5), Match("45", "", "frames", 0.4)], {}, picture)
+    for item in items:
+        kind, _, text = item.image.partition(";base64,")
+        assert kind == "data:image/webp"
+        with PIL.Image.open(io.BytesIO(base64.b64decode(text))) as shown:
+            assert getattr(shown, "n_frames", 1) == 3
+    assert picture("44") == items[0].image and picture("", "../44") == ""
+
+
 def test_the_page_has_every_answer_with_picture_captions_and_score(root: Path, tmp_path: Path) -> None:
     picture, _ = find_pictures("scenes", root)
     answers = [Match("1", "scene_000001.jpg", "", 0.51234), Match("2", "", "", 0.25), Match("3", "", "its own", 0.1)]

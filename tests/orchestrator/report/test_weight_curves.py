@@ -98,8 +98,8 @@ def test_left_out_parameters_have_the_defaults_of_the_loss(loss: str) -> None:
         assert np.array_equal(left_out, given)
 
 
-def test_every_loss_has_a_curve_and_others_have_none() -> None:
-    assert set(CURVES) == set(LOSSES)
+def test_curves_are_of_losses_and_others_have_none() -> None:
+    assert set(CURVES) <= set(LOSSES)
     assert weight_curves("somebody_elses", {}) == {}
 
 

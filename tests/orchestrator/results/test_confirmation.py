@@ -11,7 +11,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.answers import Summary, summarise
 from orchestrator.results.confirmation import confirmations, current_plans, trainings_of
-from orchestrator.results.confirmation_plan import choose_candidates, fresh_seeds, published_default
+from orchestrator.results.confirmation_plan import choose_candidates, fresh_seeds, published_default, wanted_plans
 from orchestrator.results.question import Verdict
 from orchestrator.results.winner import find_champions
 from orchestrator.winners.winners import selected
@@ -84,6 +84,27 @@ def test_published_settings_are_compared_by_the_metric_of_the_experiment(ledger:
     for trial in (*better, *other):
         trial.state = TrialState.STOPPED_EARLY
     assert published_default(ledger.history, "pets") == better[0]
+
+
+@pytest.mark.parametrize("published", ["best", "each"])
+@pytest.mark.parametrize("has_plan", [True, False])
+def test_a_confirmation_keeps_the_published_settings_that_it_began_with(
+    ledger: Ledger, published: str, has_plan: bool
+) -> None:
+    """An older version compared published settings by other metrics; another choice would be another plan."""
+    (better,), (other, *_) = searched(ledger, [40.0]), searched(ledger, [15.0, 60.0], "triplet_sh")
+    experiment = make_experiment(confirm={"top": 1, "seeds": 2, "published": published})
+    (plan,) = wanted_plans(experiment, ledger.history)
+    assert plan.baseline == better.id, "it has the higher value of the experiment's metric"
+    if has_plan:
+        begun = structs.replace(plan, candidates=(*plan.candidates[:2], other.id), baseline=other.id)
+        ledger.append(begun)
+    else:
+        add_repeats(ledger, [(other, [14.0, 15.0])])
+    (again,) = current_plans(experiment, ledger.history)
+    assert again.baseline == other.id and other.id in again.candidates
+    if has_plan and published == "best":
+        assert again == begun
 
 
 def test_the_same_training_is_not_confirmed_twice(ledger: Ledger) -> None:

@@ -9,7 +9,6 @@ import pytest
 from msgspec import structs
 
 from orchestrator.experiment.experiment import Cell, Experiment, load_experiment, shipped_experiments
-from orchestrator.forecast.dry_run import describe_dry_run, dry_run
 from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
@@ -31,6 +30,7 @@ from orchestrator.results.race import LEVEL as RACE_LEVEL
 from orchestrator.results.race import first_seeds, race_outcome, run_race
 from orchestrator.results.verdict import LEVEL, DatasetVerdict, judge
 from orchestrator.searches.display import PlainDisplay, Progress, race_lines
+from orchestrator.searches.dry_run import describe_dry_run, dry_run
 from orchestrator.searches.resuming import confirm_experiment
 from orchestrator.searches.status import Followed, read_status
 from orchestrator.studies.source import PlannedTrials

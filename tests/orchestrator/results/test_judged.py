@@ -23,7 +23,7 @@ from orchestrator.views.grid import grid
 from tests.support.experiments import confirm_two_losses, make_experiment, start
 from tests.support.ranked import draw_ranks, metrics_of
 from tests.support.records import append
-from trainables.judgements.judged_metrics import DirectionRanks, JudgedRanks, judged_metrics, named_metrics
+from trainables.judged_ranks import DirectionRanks, JudgedRanks, judged_metrics, named_metrics
 
 IMAGES = 80
 

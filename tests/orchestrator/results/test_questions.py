@@ -112,9 +112,14 @@ def test_the_coefficients_pay_for_losses_that_the_winner_does_not_beat() -> None
     pairs = [*THREE_LOSSES[:2], *(candidate(f"t{n}", "triplet_sh", around(99.8, 1, n), margin=n / 10) for n in (1, 2))]
     p = welch(*pairs[:2])
     assert ask(pairs[:2])["coefficients"].numbers["p"] == pytest.approx(p)
-    assert ask(pairs)["coefficients"].numbers["p"] == pytest.approx(luckiest(p, 4))
+    # Twice as much as its two losses, because which loss is best is open too.
+    assert ask(pairs)["coefficients"].numbers["p"] == pytest.approx(luckiest(p, 8))
     # Of a loss with a single candidate no setting can win by luck within its loss.
-    assert ask(pairs[:3])["coefficients"].numbers["p"] == pytest.approx(p)
+    assert ask(pairs[:3])["coefficients"].numbers["p"] == pytest.approx(luckiest(p, 4))
+    # Nothing is paid where the winner beats all other losses.
+    behind = [*pairs[:2], *(candidate(f"t{n}", "triplet_sh", around(80.0, 1, n), margin=n / 10) for n in (1, 2))]
+    assert ask(behind)["setting"].verdict == "better"
+    assert ask(behind)["coefficients"].numbers["p"] == pytest.approx(p)
 
 
 def test_the_published_settings_are_beaten_by_the_luckiest_of_all() -> None:
@@ -123,10 +128,15 @@ def test_the_published_settings_are_beaten_by_the_luckiest_of_all() -> None:
     # The pair is also one of those of the other losses, of which the winner beats all: it has one p-value.
     p = [luckiest(welch(THREE_LOSSES[0], other), 2) for other in THREE_LOSSES[2:]]
     assert answer.numbers["p"] == pytest.approx(max(p)) == ask(THREE_LOSSES, baseline="t1")["setting"].numbers["p"]
-    # Where it beats not all of them, the luckiest of all other candidates could have been the winner.
+    # Where it beats not all of them, the luckiest of all candidates could have been the winner, twice over.
     wild = candidate("c1", "circle", around(90.0, 12.0, 3), margin=0.4)
     answers = ask([*THREE_LOSSES[:3], wild], baseline="t1")
-    assert answers["published"].numbers["p"] == pytest.approx(luckiest(welch(THREE_LOSSES[0], THREE_LOSSES[2]), 3))
+    # It is also one of the bests of two other losses, which costs less here.
+    assert answers["published"].numbers["p"] == pytest.approx(2 * luckiest(welch(THREE_LOSSES[0], THREE_LOSSES[2]), 3))
+    rows = (("t1", around(99.8, 1, 2)), ("t2", around(98, 1, 4)), ("t3", around(90, 30, 5)))
+    settings = [candidate(label, "triplet_sh", of, margin=place / 10) for place, (label, of) in enumerate(rows)]
+    named = ask([THREE_LOSSES[0], *settings], baseline="t2")["published"]
+    assert named.numbers["p"] == pytest.approx(luckiest(welch(THREE_LOSSES[0], settings[1]), 8))
     assert (answers["setting"].verdict, answers["published"].verdict) == ("tie", "better")
     # A winner that is the baseline has nothing to beat, and nothing is open.
     assert "settle" not in ask([THREE_LOSSES[0], *THREE_LOSSES[2:]], baseline="n1")

@@ -1,6 +1,7 @@
 """Repeated searches: independent searches of each study, of which the best of each is trained again, compare losses."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +9,15 @@ import numpy as np
 import pytest
 
 from orchestrator.experiment.experiment import Experiment, changed_keys
-from orchestrator.forecast.dry_run import Concurrency, describe_dry_run, dry_run, forecast
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.answers import Summary
+from orchestrator.results.comparison import compare
 from orchestrator.results.confirmation import current_plans, trainings_of
 from orchestrator.results.statistics import welch_test
+from orchestrator.searches.dry_run import Concurrency, describe_dry_run, dry_run, forecast
 from orchestrator.searches.resuming import confirm_experiment, extend_experiment
 from orchestrator.searches.search import describe_start, run_search
 from orchestrator.studies.study import Studies
@@ -145,7 +147,11 @@ def test_a_search_ends_in_one_training_of_the_best_of_each_search_and_test_is_op
     winner, other = (np.array(means[candidate.loss]) for candidate in verdict.candidates)
     expected = welch_test(winner, other)
     (pair,) = verdict.pairs
-    assert expected is not None and pair.comparison.p == pytest.approx(expected.p)
+    alone = [replace(candidate, luck={}) for candidate in verdict.candidates]
+    assert expected is not None and compare(*alone, "test/rsum").p == pytest.approx(expected.p)
+    # All trials of a loss say how far its best setting moves; here that is far further for one of the losses.
+    assert all(candidate.luck["test/rsum"] >= 0 for candidate in verdict.candidates)
+    assert pair.comparison.p is not None and pair.comparison.p > expected.p
     assert pair.comparison.varies == "searches"
     assert pair.difference == pytest.approx(winner.mean() - other.mean())
 

@@ -102,12 +102,23 @@ def test_few_settings_and_settings_that_were_stopped_early_say_nothing() -> None
 
 
 def test_where_the_loss_is_chosen_its_own_hyper_parameters_have_keys_of_their_own() -> None:
-    experiment = make_experiment(losses=[LOSS, "nt_xent"], search={"sampler": "random", "loss": "choose"})
+    experiment = make_experiment(
+        models=["wsabie"], losses=[LOSS, "nt_xent"], search={"sampler": "random", "loss": "choose"}
+    )
     space = experiment.cells()[0].space
     assert space.key_of(f"{LOSS}.margin") == "search.space.triplet_sh.margin"
     assert space.key_of("training.batch_size") == "search.training.batch_size"
     assert space.key_of("model.radius") == "search.model_parameters.radius"
     assert not space.takes(f"{LOSS}.margin", "wide") and space.takes("model.radius", 2.0)
+
+
+def test_no_range_is_advised_that_a_setting_or_a_model_refuses() -> None:
+    """The factor of the drops is at most 1, and a share that is dropped below 1."""
+    (cell, *_) = make_experiment(models=["hgr"]).cells()
+    assert cell.space.takes("training.learning_rate_drop_factor", 1.0)
+    assert not cell.space.takes("training.learning_rate_drop_factor", 1.2)
+    assert not cell.space.takes("training.warmup_epochs", -1) and cell.space.takes("training.warmup_epochs", 0)
+    assert cell.space.takes("model.graph_dropout", 0.9) and not cell.space.takes("model.graph_dropout", 1.05)
 
 
 @pytest.mark.proof

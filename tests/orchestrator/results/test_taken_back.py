@@ -1,7 +1,7 @@
 """What takes a headline back stands beside it: chance, the other test, people's judgements; in every view."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.results.answer import Answer
 from orchestrator.results.answers import Summary, dataset_answers, over_datasets, summarise
 from orchestrator.results.question import Verdict
+from orchestrator.results.runs import Runs
 from orchestrator.results.taken_back import taken_back
 from orchestrator.results.verdict import judge
 from orchestrator.searches.display import end_of_search
@@ -48,6 +49,27 @@ def test_a_verdict_among_candidates_of_which_none_beats_chance_says_this_first(t
     assert sentence.startswith(CHANCE) and sentence.endswith("check the order of the features' rows.")
     with confirmed(tmp_path / "good", (3.0, 9.0)) as ledger:
         assert not any(CHANCE in sentence for sentence in Summary(ledger.history).taken_back["pets"])
+
+
+def test_seeds_of_the_winners_loss_that_collapse_take_its_lead_back() -> None:
+    """One of ten seeds of the loss shows what the five of the winner do not."""
+    winner = runs("a", (300.0, 301.0, 302.0, 299.5, 300.5))
+    others = [runs("b", (297.0, 298.0, 299.0, 296.5, 230.0)), runs("c", (280.0, 281.0, 282.0, 279.0, 280.5), "circle")]
+    verdict = judge([winner, *others])
+    assert verdict.verdict is Verdict.BETTER
+    (sentence,) = taken_back(verdict, None, None, None)
+    assert sentence.startswith("Seeds of NT-Xent collapse, 1 of 10 (to 230.0 from 297.0): how")
+    assert len(sentence.split()) <= 25
+    whole = [winner, runs("b", (297.0, 298.0, 299.0, 296.5, 295.0)), others[1]]
+    assert taken_back(judge(whole), None, None, None) == ()
+    # Another loss that collapses makes no winner better.
+    lost = [winner, whole[1], runs("c", (280.0, 281.0, 282.0, 279.0, 180.5), "circle")]
+    assert taken_back(judge(lost), None, None, None) == ()
+
+
+def runs(label: str, values: Sequence[float], loss: str = "nt_xent") -> Runs:
+    of_seeds = {seed: {"val/rsum": value, "test/rsum": value} for seed, value in enumerate(values)}
+    return Runs.of_seeds(label, of_seeds, loss=loss)
 
 
 def study(seed: int, lead: float) -> list[Any]:

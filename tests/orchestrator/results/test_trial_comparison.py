@@ -194,7 +194,7 @@ def test_a_baseline_without_a_row_has_one_word_in_every_question(ledger: Ledger)
     """As the only pair that was named beforehand it is worse, and so it is wherever the pair is shown."""
     candidates = [
         Runs.of_seeds(add_trial(ledger, [100.0 - number]).id, values, loss=loss, parameters={"scale": float(number)})
-        for number, (loss, gap) in enumerate((("nt_xent", 0.0), ("nt_xent", 0.1), ("triplet", 0.1), ("triplet", 1.9)))
+        for number, (loss, gap) in enumerate((("nt_xent", 0.0), ("nt_xent", 0.1), ("triplet", 0.1), ("triplet", 2.3)))
         for values in [{run: {"val/rsum": 100.0 - number, "test/rsum": run / 1.5 - gap} for run in range(5)}]
     ]
     verdict = judge(candidates, baseline=candidates[3].label)
@@ -202,7 +202,7 @@ def test_a_baseline_without_a_row_has_one_word_in_every_question(ledger: Ledger)
     answers = {answer.key: answer for answer in answer_questions(verdict)}
     assert answers["published"].verdict == verdict.pair_of[candidates[3].label].verdict == "better"
     assert verdict.word_on(candidates[3].label) == "worse"
-    assert " is better: +1.9 " in which_is_better(winner, baseline)
+    assert " is better: +2.3 " in which_is_better(winner, baseline)
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["winner first", "winner second"])

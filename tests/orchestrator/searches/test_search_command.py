@@ -12,11 +12,11 @@ import pytest
 
 from orchestrator.commands.mlflow_store import choose_port
 from orchestrator.experiment.sections import Resources
-from orchestrator.forecast.dry_run import sample_points
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold
 from orchestrator.machines.cluster import Cluster
 from orchestrator.searches.begin import make_workload
+from orchestrator.searches.dry_run import sample_points
 from orchestrator.searches.preparation import open_checkpoints
 from orchestrator.studies.study import Studies
 from orchestrator.workload.training import TrainablesWorkload
@@ -65,7 +65,14 @@ IMAGES = "training={batches: images, batch_size: 37}"
 REFUSED = {
     "unknown dataset": (sets("datasets=[petz]"), "petz"),
     "large batch": (sets("training.batch_size=100000"), "100000 is more than the 180 captions of pets's train"),
-    "searched": (sets("search.training={batch_size: {values: [16, 100000]}}"), "100000 is more than the 180 captions"),
+    "searched": (
+        sets("search.training={batch_size: {values: [16, 100000]}}"),
+        "error: search.training.batch_size: 100000 is more than the 180 captions",
+    ),
+    "of a study": (
+        sets("overrides=[{losses: [nt_xent], training: {batch_size: 100000}}]"),
+        "error: overrides.0.training.batch_size: 100000 is more than the 180 captions",
+    ),
     "large batch of images": (sets(IMAGES), "training.batch_size: 37 is more than the 36 images of pets"),
     "CPUs": (sets("resources.cpus=4096"), "resources.cpus: a trial asks for 4096, but there are"),
     "population-based training": (sets("scheduler={name: pbt, quantile: 0.25}"), "is not offered any more; Ray Tune's"),
@@ -121,7 +128,7 @@ def test_a_dry_run_shows_spaces_points_and_a_forecast_and_writes_nothing(root: P
 
 
 def test_a_dry_run_says_that_cpus_are_the_limit(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.forecast.dry_run._machine", lambda: {"CPU": 2.0, "GPU": 4.0})
+    monkeypatch.setattr("orchestrator.searches.dry_run._machine", lambda: {"CPU": 2.0, "GPU": 4.0})
     shown = command(*SMOKE, *sets("resources={gpus: 1, cpus: 1}", "search.trials=6"), "--dry-run")
     shown = " ".join(shown.split())
     assert "the GPUs would take 4 trials at a time, but 2 CPUs let 2 run at resources.cpus=1; lower it" in shown
@@ -136,7 +143,7 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...] | None]:
         asked.append(None if sizes is SIZES else sizes)
         return {size: size**0.5 for size in (1, *sizes)}
 
-    monkeypatch.setattr("orchestrator.forecast.dry_run._machine", lambda: {"CPU": 2.0, "GPU": 0.0})
+    monkeypatch.setattr("orchestrator.searches.dry_run._machine", lambda: {"CPU": 2.0, "GPU": 0.0})
     monkeypatch.setattr(TrainablesWorkload, "pace", lambda self, config: Pace("cpu", 1, 3600.0, 0.0))
     monkeypatch.setattr(TrainablesWorkload, "rates", take_rates)
     return asked
@@ -278,7 +285,7 @@ def test_an_experiment_that_never_began_has_a_way_out(
 def test_a_spent_budget_has_an_exit_code_of_its_own(root: Path, cli: CommandLine) -> None:
     for arguments in ([*ON_CPU, *sets("budget.hours=1e-9")], ["resume", "scenes-smoke"]):
         message = cli.refuses(*arguments, code=4)
-        assert "budget spent: budget.hours=1e-09 ended the search; resume with `orchestrator extend" in message
+        assert "budget spent: budget.hours=1e-09 ended the search; resume with more, e.g. with `orchestrator" in message
     told = cli.json("status", "scenes-smoke")
     assert told["ended_by"] == "hours"
     program, *arguments = shlex.split(told["command"])

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.forecast.dry_run import sample_points
 from orchestrator.journal.directory import read_history
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.caveats import search_remarks
+from orchestrator.searches.dry_run import sample_points
 from orchestrator.studies.past_searches import read_prior, start_from_prior
 from orchestrator.studies.study import Studies
 from tests.support.experiments import begun, make_experiment

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.text.terminal import as_typed, path_text, say, typed_program
+from tests.support.commands import CommandLine
+from tests.support.precomputed_folder import write_precomputed
 
 
 @pytest.fixture
@@ -46,6 +48,23 @@ def test_another_program_of_this_name_on_the_path_is_not_meant(script: Path, mon
 def test_from_python_and_from_tests_the_name_is_printed(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["notebook.py"])
     assert typed_program() == "orchestrator"
+
+
+def test_a_proposed_command_finds_what_this_command_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], cli: CommandLine
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_precomputed(tmp_path / "my data" / "pets")
+    training = ["train", "--set", "dataset=pets", "--set", "loss=nt_xent", "--set", "model=head"]
+    said = cli.refuses(*training, "--data-root=my data", "--output", "my runs")
+    assert said.endswith("`orchestrator data extract pets --text tfidf-svd --data-root 'my data'`\n")
+    assert "my data" not in cli.refuses("data", "extract", "pets"), "what an earlier command was given is forgotten"
+    cli.refuses("status", "tiny", "--output", "my runs")
+    say("`orchestrator sync`, `orchestrator resume tiny`, `orchestrator sync --output x` or `orchestrator list losses`")
+    assert capsys.readouterr().out == (
+        "`orchestrator sync --output 'my runs'`, `orchestrator resume tiny --output 'my runs'`, "
+        "`orchestrator sync --output x` or `orchestrator list losses`\n"
+    )
 
 
 @pytest.mark.parametrize("path", ["runs/flickr8k", "../runs", "/runs"], ids=["below", "beside", "far away"])

@@ -1,5 +1,6 @@
 """The scheduler: like is compared with like, on the best value so far, and a restart judges as before."""
 
+import json
 import random
 from collections import defaultdict
 from dataclasses import replace
@@ -12,6 +13,7 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.sections import Scheduler
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial, TrialState
+from orchestrator.results.caveats import without_graphs
 from orchestrator.results.confirmation_plan import repeat
 from orchestrator.tuner.actor import Step
 from orchestrator.tuner.scheduler import Halving, Median, RecordingScheduler, StudyScheduler
@@ -198,3 +200,17 @@ def test_a_trial_whose_patience_is_over_has_finished_also_after_a_restart(ledger
     with reopened(ledger) as again:
         found = again.history.trials[trial.id]
         assert (found.state, found.last_epoch) == (TrialState.FINISHED, 4)
+
+
+def test_why_no_graph_replays_the_steps_is_recorded_once_and_said(ledger: Ledger) -> None:
+    scheduler, trial, other = RecordingScheduler(ledger), running(ledger), running(ledger)
+    why = "pixels are decoded by the CPU"
+    for epoch, step in enumerate((None, why, why), start=1):
+        scheduler.judge(trial, Step(epoch, {"val/rsum": 1.0}, not_replayed=step))
+    scheduler.judge(other, Step(1, {"val/rsum": 1.0}))
+    recorded = [json.loads(line).get("not_replayed") for line in ledger.path.read_text().splitlines() if why in line]
+    assert recorded == [why]
+    with reopened(ledger) as again:
+        trials = again.history.trials
+        assert [trials[each.id].not_replayed for each in (trial, other)] == [why, None]
+        assert without_graphs(trials.values()) == [f"1 trial trained without CUDA graphs: {why}."]

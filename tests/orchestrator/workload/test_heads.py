@@ -33,7 +33,7 @@ def root(here: Path) -> Path:
     ]
     (folder / "dataset_pets.json").write_text(json.dumps({"dataset": "pets", "images": images}))
     np.save(folder / "features_global.npy", np.eye(6, 4, dtype=np.float16) + np.float16(0.1))
-    extract_text("pets", folder.parent, "tfidf-svd", dimensions=3, seed=0, out=None, device="cpu")
+    extract_text("pets", folder.parent, dimensions=3, seed=0, out=None)
     return folder.parent
 
 

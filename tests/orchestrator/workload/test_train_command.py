@@ -245,6 +245,22 @@ def test_a_learned_temperature_is_printed_and_counted_with(shell: Shell) -> None
     assert counted["i2t_positive_weight"]["mean"] != pytest.approx(means[0.07]["i2t_positive_weight"].mean, rel=1e-3)
 
 
+@pytest.mark.parametrize("extra", [(), ("--resume",)])
+def test_a_batch_above_the_split_is_refused_with_its_place(shell: Shell, extra: tuple[str, ...]) -> None:
+    """Also one that comes midway, after hours of training."""
+    if extra:
+        shell.train("--set", "training.epochs=1")
+    later = "schedule=[{epoch: 2, training: {learning_rate: 0.1}}, {epoch: 3, training: {batch_size: 181}}]"
+    code, _, err = shell.train("--set", later, *extra)
+    assert (code, err.count("\n")) == (2, 1)
+    assert err.startswith("error: schedule.1.training.batch_size: 181 is more than the 180 captions of pets's train")
+    code, _, err = shell.train("--set", "training.batch_size=181", *extra)
+    assert code == 2 and err.startswith("error: training.batch_size: 181 is more than")
+    wrong = "schedule=[{epoch: 2, loss_parameters: {temperature: -1}}]"
+    code, _, err = shell.train("--set", wrong, *extra)
+    assert code == 2 and "schedule.0.loss_parameters: temperature" in err
+
+
 def test_cocos_has_the_batch_size_of_the_best_epoch(shell: Shell) -> None:
     """With a margin that no pair keeps, the largest count is the batch's other pairs."""
     schedule = "schedule=[{epoch: 2, training: {batch_size: 8}}]"

@@ -404,7 +404,7 @@ def test_a_file_that_takes_too_much_memory_is_refused_before_it_is_read(
     path.write_text(good)
     os.truncate(path, LARGEST_FILE + 1)
     monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail(f"{path} was read"))
-    with pytest.raises(DataError, match=r"large\.json: has 256 MB; a file of captions or splits has at most 256"):
+    with pytest.raises(DataError, match=r"large\.json: has 256 MB; a text file has at most 256"):
         read(path)
 
 

@@ -140,9 +140,9 @@ def test_the_command_makes_features_that_load_and_refuses_to_make_them_twice(
 @pytest.mark.parametrize(
     "options, message",
     [
-        (["--text", "bert"], "--text must be tfidf-svd or the folder of a sentence encoder; there is no folder bert"),
+        (["--text", "bert"], "--text must be tfidf-svd or the folder of an encoder; there is no folder bert"),
         (["--text", "tfidf-svd", "--dimensions", "100"], "--dimensions must be at least 1 and below"),
-        (["--text", "tfidf-svd", "--split", "train"], "--split is about images and cannot be combined with --text"),
+        (["--text", "tfidf-svd", "--split", "train"], "--split cannot be combined with --text tfidf-svd"),
         (["--text", "tfidf-svd", "--dimensions", "0"], "--dimensions must be at least 1 and below"),
         (["--text", "tfidf-svd", "--dimensions", "3", "--seed", "-1"], "--seed must be from 0 to 2**32 - 1, got -1"),
     ],
@@ -159,6 +159,7 @@ def test_a_sentence_encoder_without_its_package_is_refused_in_a_line(
     karpathy_folder: KarpathyFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(extras, "_is_installed", lambda module: module != "sentence_transformers")
+    (tmp_path / "modules.json").write_text("[]")
     assert main(["data", "extract", "tiny", "--data-root", str(karpathy_folder.root), "--text", str(tmp_path)]) == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert "--text FOLDER needs sentence_transformers, which is not installed: pip install" in said
+    assert "needs sentence_transformers, which is not installed: pip install" in said

@@ -9,7 +9,8 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from trainables.data.extract import Plan, extract_shards, join_shards, open_shards
+from trainables.data.extract import Encoder, Plan, crops_of, extract_shards, join_shards, open_shards
+from trainables.data.moving_pictures import Frame
 from trainables.data.pictures import center_crop, decode
 from trainables.errors import DataError
 
@@ -25,7 +26,7 @@ def plan(tmp_path: Path) -> Plan:
         PIL.Image.fromarray(pixels).save(paths[-1])
     places = tuple(f"captions.json: images[{index}]" for index in range(IMAGES))
     origin: dict[str, object] = {"backbone": "fake", "seed": 0}
-    return Plan(tmp_path / "shards", tuple(paths), places, ("global", "regions"), SIZE, 2, 0, origin, 4, 3)
+    return Plan(tmp_path / "shards", [Frame(path, 0) for path in paths], places, ("global", "regions"), 2, origin, 4, 3)
 
 
 def fake_network(crops: np.ndarray) -> dict[str, np.ndarray]:
@@ -34,9 +35,13 @@ def fake_network(crops: np.ndarray) -> dict[str, np.ndarray]:
     return {"global": cells.mean(1).astype(np.float16), "regions": cells.astype(np.float16)}
 
 
-def run(plan: Plan, out: Path) -> list[Path]:
+def encoder(encode: Callable[[np.ndarray], dict[str, np.ndarray]] = fake_network, *, seed: int = 0) -> Encoder:
+    return Encoder(crops_of(SIZE, 2, seed), encode)
+
+
+def run(plan: Plan, out: Path, *, seed: int = 0) -> list[Path]:
     out.mkdir(exist_ok=True)
-    for result in extract_shards(plan, open_shards(plan), fake_network, threads=2):
+    for result in extract_shards(plan, open_shards(plan), encoder(seed=seed), threads=2):
         assert not result[1]
     return join_shards(plan, out)
 
@@ -53,9 +58,10 @@ def test_rows_are_the_features_of_the_images_in_their_order(plan: Plan, tmp_path
         "features_regions": ((IMAGES, 4, 3), np.float16),
         "augmented_global": ((IMAGES, 2, 3), np.float16),
         "augmented_regions": ((IMAGES, 2, 4, 3), np.float16),
+        "boxes": ((IMAGES, 4, 4), np.float32),
     }
-    for row, path in enumerate(plan.paths):
-        expected = fake_network(center_crop(decode(path), SIZE)[None])
+    for row, frame in enumerate(plan.items):
+        expected = fake_network(center_crop(decode(*frame), SIZE)[None])
         assert np.array_equal(found["features_global"][row], expected["global"][0])
         assert np.array_equal(found["features_regions"][row], expected["regions"][0])
     assert len(np.unique(found["augmented_global"].reshape(-1, 3), axis=0)) > IMAGES
@@ -65,7 +71,7 @@ def test_rows_are_the_features_of_the_images_in_their_order(plan: Plan, tmp_path
 def test_stopped_and_gone_on_with_gives_the_same_bytes(plan: Plan, tmp_path: Path, finished: int) -> None:
     run(plan, tmp_path / "whole")
     other = replace(plan, folder=tmp_path / "other_shards")
-    results = extract_shards(other, open_shards(other), fake_network, threads=1)
+    results = extract_shards(other, open_shards(other), encoder(), threads=1)
     for _ in range(finished):
         next(results)
     results.close()
@@ -82,7 +88,7 @@ def test_a_shard_counts_only_when_all_its_files_are_there(plan: Plan, tmp_path: 
 
 def test_augmentations_differ_with_the_seed_and_centres_do_not(plan: Plan, tmp_path: Path) -> None:
     run(plan, tmp_path / "a")
-    run(replace(plan, folder=tmp_path / "other_shards", seed=1), tmp_path / "b")
+    run(replace(plan, folder=tmp_path / "other_shards"), tmp_path / "b", seed=1)
     a, b = contents(tmp_path / "a"), contents(tmp_path / "b")
     assert a["features_global.npy"] == b["features_global.npy"]
     assert a["augmented_global.npy"] != b["augmented_global.npy"]
@@ -99,11 +105,11 @@ BREAKS: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("spoil", BREAKS.values(), ids=BREAKS)
 def test_bad_images_are_all_named_and_spoil_their_shard_alone(plan: Plan, spoil: Callable[[Path], object]) -> None:
     for row in (4, 5, 7):
-        spoil(plan.paths[row])
-    results = list(extract_shards(plan, open_shards(plan), fake_network, threads=2))
+        spoil(plan.items[row].path)
+    results = list(extract_shards(plan, open_shards(plan), encoder(), threads=2))
     assert [len(problems) for _, problems in results] == [0, 3, 0]
     for row, problem in zip((4, 5, 7), results[1][1], strict=True):
-        assert problem.startswith(f"captions.json: images[{row}]: {plan.paths[row]}: cannot be decoded")
+        assert problem.startswith(f"captions.json: images[{row}]: {plan.items[row].path}: cannot be decoded")
     assert open_shards(plan) == [1]
 
 
@@ -136,4 +142,21 @@ def test_numbers_that_are_none_are_refused(plan: Plan) -> None:
 
     open_shards(plan)
     with pytest.raises(DataError, match="NaN or infinity"):
-        list(extract_shards(plan, [0], broken, threads=1))
+        list(extract_shards(plan, [0], encoder(broken), threads=1))
+
+
+def test_captions_are_items_too(tmp_path: Path) -> None:
+    captions = [f"caption {row}" for row in range(9)]
+    plan = Plan(tmp_path / "shards", captions, captions, ("text",), 0, {"encoder": "fake"}, 4, 3)
+    seen = []
+
+    def encode(texts: np.ndarray) -> dict[str, np.ndarray]:
+        seen.append(len(texts))
+        return {"text": np.array([[len(text), int(text[-1])] for text in texts], np.float16)}
+
+    prepare = Encoder(lambda caption, row: np.array([caption], dtype=object), encode)
+    (tmp_path / "out").mkdir()
+    assert [items for items, _ in extract_shards(plan, open_shards(plan), prepare, threads=2)] == [4, 4, 1]
+    (path,) = join_shards(plan, tmp_path / "out")
+    assert np.load(path)[:, 1].tolist() == list(range(9)) and path.name == "features_text.npy"
+    assert seen == [3, 1, 3, 1, 1], "batches end with their shard"

@@ -156,6 +156,7 @@ DAMAGES = {
     "boxes in pixels": (array(BOX * 300), "row 0, region 0: must be x1, y1, x2, y2 in [0, 1] with x1 <= x2"),
     "corners turned": (array(BOX[..., [2, 1, 0, 3]]), "with x1 <= x2 and y1 <= y2"),
     "three numbers": (array(BOX[..., :3]), "boxes must have shape (images, R, 4), got (6, 3, 3)"),
+    "fewer regions": (array(BOX[:, :2]), f"has 2 boxes an image, but features_regions.npy has {REGIONS} regions"),
     "NaN": (array(np.where(BOX == 0.5, np.nan, BOX).astype(np.float32)), "6 rows hold NaN or infinity"),
     "fewer rows": (array(BOX[:5]), "5 rows for 6 images; there must be one row an image"),
     "torn array": (

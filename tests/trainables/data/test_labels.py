@@ -15,11 +15,12 @@ from tests.trainables.data.folders import CLASSES
 from tests.trainables.data.test_scenes import digest_of
 from trainables.checkpoint import save_epoch
 from trainables.config import TrainingConfig, TrialConfig
-from trainables.data.batches import ResidentSplit, epoch_batches
+from trainables.data.batches import ResidentSplit, count_steps, epoch_batches
 from trainables.data.dataset import check_batch_size, check_modality, load_dataset
 from trainables.dataset_description import describe_dataset
 from trainables.errors import ConfigError, DataError
 from trainables.models import build_model
+from trainables.seeding import generator
 from trainables.serving.packed import write_retriever
 from trainables.serving.retriever import Retriever
 from trainables.trial import run_trial
@@ -85,6 +86,18 @@ def test_a_batch_holds_each_image_beside_others_of_its_class(root: Path, seed: i
         assert torch.equal(batch.positives, batch.positives.T)
         assert torch.equal(batch.image_groups[:, None] == batch.caption_groups, batch.positives | batch.ignore)
         assert not (batch.positives | batch.ignore).all()
+
+
+def test_steps_are_those_of_the_first_epoch(root: Path) -> None:
+    """Batches of one class are left out, more of them in one draw than in another."""
+    train = load_dataset("birds", root).splits["train"]
+    split, counts = ResidentSplit(train, torch.device("cpu")), set()
+    training = TrainingConfig(batch_size=10, captions_per_image=2)
+    for seed in range(20):
+        taken = list(epoch_batches(split, training, generator(seed, "batches", 1)))
+        assert count_steps(train, training, seed) == len(taken)
+        counts.add(len(taken))
+    assert len(counts) > 1
 
 
 def test_some_batch_holds_two_classes_or_the_training_is_refused(root: Path) -> None:

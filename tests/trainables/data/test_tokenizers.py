@@ -191,8 +191,8 @@ def test_what_is_no_tokenizer_is_refused() -> None:
 
 
 def test_features_follow_the_tokenizer(chinese: KarpathyFolder) -> None:
-    options: dict[str, Any] = {"dimensions": 2, "seed": 0, "out": None, "device": "cpu", "tokenizer": None}
-    assert extract_text("tiny", chinese.root, "tfidf-svd", **options)["tokenizer"] == "characters"
+    options: dict[str, Any] = {"dimensions": 2, "seed": 0, "out": None, "tokenizer": None}
+    assert extract_text("tiny", chinese.root, **options)["tokenizer"] == "characters"
     path = chinese.folder / "features_text.npy"
     assert json.loads(path.with_suffix(".json").read_text())["tokenizer"] == "characters"
     extractor = read_extractor(chinese.folder / "extractor_text.safetensors")

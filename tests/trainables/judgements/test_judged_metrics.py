@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainables.errors import DataError
-from trainables.evaluation import _rank_direction, rank_judged
+from trainables.judged_ranks import JudgedRanks, judged_metrics, query_values
 from trainables.judgements import JudgedQueries, Judgements, Pairs
-from trainables.judgements.judged_metrics import JudgedRanks, judged_metrics, query_values
+from trainables.judgements.ranking import rank_direction
 from trainables.positive_ranks import BlockScores
 
 
@@ -89,7 +89,7 @@ def test_metrics_are_those_of_the_sorted_candidates(images: int, each: int, seed
     if whole:
         # Whole numbers are often tied, and their sums are exact.
         left, right = left.round(), right.round()
-    found = judged_metrics(rank_judged(BlockScores(left, right), judged))
+    found = judged_metrics(judged.rank(BlockScores(left, right)))
     scores = (left.double() @ right.double().T).numpy()
     for way, matrix, direction in (("i2t", scores, judged.i2t), ("t2i", scores.T, judged.t2i)):
         for name, value in sorted_metrics(matrix, direction).items():
@@ -120,7 +120,7 @@ def test_precisions_of_lists_checked_by_hand(positions: list[int], r_precision: 
     judged = Judgements("eccv", "test", "", (), direction, direction, 0, 0, "")
     # Ten candidates whose scores fall; both directions have the same candidates here.
     scores = torch.linspace(1, 0.1, 10)[:, None]
-    found = rank_judged(BlockScores(torch.ones(10, 1), scores), judged).i2t
+    found = judged.rank(BlockScores(torch.ones(10, 1), scores)).i2t
     assert found.positions.tolist() == positions
     assert query_values(found, "r_precision")[0] == pytest.approx(r_precision, abs=1e-12)
     assert query_values(found, "map_r")[0] == pytest.approx(map_r, abs=1e-12)
@@ -133,7 +133,7 @@ def test_random_embeddings_get_the_numbers_of_eccv_caption(seed: int) -> None:
 
     judged = drawn(60, 5, seed, known=False)
     left, right = embeddings(60, 5, seed)
-    found = judged_metrics(rank_judged(BlockScores(left, right), judged))
+    found = judged_metrics(judged.rank(BlockScores(left, right)))
     scores = (left.double() @ right.double().T).numpy()
     for way, matrix, direction in (("i2t", scores, judged.i2t), ("t2i", scores.T, judged.t2i)):
         order = {row: np.argsort(-matrix[row]).tolist() for row in range(len(matrix))}
@@ -168,7 +168,7 @@ def test_a_wrong_candidate_within_the_tolerance_ranks_first(tolerance: float, be
     direction = JudgedQueries(place, place, place, own, own, all_pairs)
     judged = Judgements("eccv", "test", "", (), direction, direction, 0, 0, "")
     scores: Any = GivenScores(torch.full((2, 2), 0.5 - below) + below * torch.eye(2), tolerance)
-    found = rank_judged(scores, judged)
+    found = judged.rank(scores)
     for way in (found.i2t, found.t2i):
         assert way.positions.tolist() == way.annotated.tolist() == way.condensed.tolist() == [position, position]
 
@@ -176,7 +176,7 @@ def test_a_wrong_candidate_within_the_tolerance_ranks_first(tolerance: float, be
 def test_what_is_judged_among_the_first_ten_is_counted() -> None:
     judged = drawn(20, 2, 3, share=0.2)
     left, right = embeddings(20, 2, 3)
-    found = judged_metrics(rank_judged(BlockScores(left, right), judged))
+    found = judged_metrics(judged.rank(BlockScores(left, right)))
     assert judged.i2t.judged is not None
     seen = mask_of(judged.i2t.judged, (20, 40))
     top = (left.double() @ right.double().T).topk(10).indices.numpy()
@@ -184,7 +184,7 @@ def test_what_is_judged_among_the_first_ten_is_counted() -> None:
 
 
 def ranked(images: int, each: int, known: bool) -> JudgedRanks:
-    return rank_judged(BlockScores(*embeddings(images, each, 0)), drawn(images, each, 0, known=known))
+    return drawn(images, each, 0, known=known).rank(BlockScores(*embeddings(images, each, 0)))
 
 
 def test_judgements_that_name_no_wrong_pairs_leave_out_what_needs_them() -> None:
@@ -215,7 +215,7 @@ def test_what_fits_and_is_no_candidate_counts_among_those_to_find() -> None:
     gallery, own = np.arange(4, dtype=np.int32), pairs_of(right & (np.arange(4) < 2))
     i2t = JudgedQueries(place, place, gallery, pairs_of(right), own, None, np.array([1, 0], dtype=np.int32))
     scores: Any = GivenScores(torch.tensor([[0.9, 0.8, 0.7, 0.1], [0.1, 0.9, 0.2, 0.3]]), 0.0)
-    found = _rank_direction(scores.between, i2t, scores)
+    found = rank_direction(scores.between, i2t, scores)
     assert found.counts.tolist() == [3, 1] and found.positions.tolist() == [1, 3, 5, 1]
     assert query_values(found, "r_precision").tolist() == pytest.approx([2 / 3, 1.0])
     assert query_values(found, "map_r").tolist() == pytest.approx([(1 + 2 / 3) / 3, 1.0])

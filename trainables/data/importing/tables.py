@@ -1,4 +1,4 @@
-"""Reads tables of any kind into rows: CSV, TSV, JSON, JSON lines, Parquet, Arrow.
+"""Reads tables of any kind into rows: CSV, TSV, JSON, JSON lines, Parquet, Arrow; of datasets, and of results.
 
 A row is a mapping of column to value, after its place. The separator of a text table is found by trying: the one by
 which the first lines have equally many columns, at least two. A text table may have a header or none.
@@ -25,7 +25,7 @@ from trainables.extras import require
 
 TEXT_TABLES = (".csv", ".tsv", ".txt", ".token")
 JSON_TABLES = (".json", ".jsonl", ".ndjson")
-ARROW_TABLES = (".parquet", ".arrow", ".feather")
+ARROW_TABLES = (".parquet", ".pq", ".arrow", ".feather")
 SUFFIXES = (*TEXT_TABLES, *JSON_TABLES, *ARROW_TABLES)
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
@@ -65,8 +65,8 @@ def read_table(path: Path) -> Table:
     return _read_text_table(path)
 
 
-def _decoded(path: Path) -> str:
-    """Return the text of a file in UTF-8, or in the UTF-16 that Excel calls Unicode."""
+def decoded(path: Path) -> str:
+    """Return the text of a file in UTF-8, or in the UTF-16 that Excel calls Unicode (``DataError``)."""
     try:
         with path.open("rb") as file:
             mark = file.read(2)
@@ -78,7 +78,7 @@ def _decoded(path: Path) -> str:
 
 
 def _read_text_table(path: Path) -> Table:
-    text = _decoded(path)
+    text = decoded(path)
     separator = _separator(path, text)
     is_strict = separator != "|"
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=is_strict)
@@ -157,7 +157,7 @@ def _list_of(cell: str) -> Any:
 
 
 def _read_json(path: Path) -> Table:
-    text = _decoded(path)
+    text = decoded(path)
     if path.suffix.lower() != ".json":
         return _of_records(path, _json_lines(path, text), "JSON lines")
     try:
@@ -182,7 +182,7 @@ def _json_lines(path: Path, text: str) -> Iterator[tuple[str, Any]]:
 
 
 def _json_records(path: Path, content: Any) -> Iterator[tuple[str, Any]]:
-    """Return the records of a list, of lists by split, of columns, or of captions by name of the picture."""
+    """Return the records of a list, of lists by split, of columns, or of captions by picture; or one record."""
     if isinstance(content, list):
         return ((f"{path}: [{index}]", record) for index, record in enumerate(content))
     if not isinstance(content, dict) or not content:
@@ -198,6 +198,8 @@ def _json_records(path: Path, content: Any) -> Iterator[tuple[str, Any]]:
     if len(lists) == 1:
         ((name, value),) = lists.items()
         return ((f"{path}: {name}[{index}]", record) for index, record in enumerate(value))
+    if not lists:
+        return iter([(f"{path}", content)])
     if len(lists) > 1 and len({len(value) for value in lists.values()}) == 1:
         rows = zip(*lists.values(), strict=True)
         return ((f"{path}: row {index}", dict(zip(lists, row, strict=True))) for index, row in enumerate(rows))
@@ -215,7 +217,7 @@ def _of_records(path: Path, records: Iterator[tuple[str, Any]], about: str) -> T
     rows: Rows = []
     for place, record in records:
         if not isinstance(record, dict):
-            raise DataError(f"{place}: must be an object with the picture and the caption, got {record!r:.60}")
+            raise DataError(f"{place}: must be an object, with a value for each column, got {record!r:.60}")
         rows.append((place, {str(name): value for name, value in record.items()}))
     if not rows:
         raise DataError(f"{path}: is empty")
@@ -233,7 +235,7 @@ def _read_arrow(path: Path) -> Table:
         size = path.stat().st_size
         if size > 64 * LARGEST_FILE:
             raise DataError(f"{path}: has {size >> 20:,} MB; import it in parts")
-        if path.suffix.lower() == ".parquet":
+        if path.suffix.lower() in (".parquet", ".pq"):
             table = parquet.read_table(path)
         else:
             with pyarrow.memory_map(str(path)) as source:

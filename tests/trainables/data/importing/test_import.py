@@ -353,7 +353,7 @@ BAD: dict[str, tuple[Callable[[Path], list[Path]], str]] = {
     "no test": (table("image,caption,split\na.jpg,x y,train\nb.jpg,y z,val\n"), "of train, val and none of test"),
     "not UTF-8": (saved("t.csv", b"image,caption\na.jpg,\xff\xff\n"), "t.csv: line 2: not UTF-8 text"),
     "broken JSON": (saved("t.json", b'[{"image": "a.jpg",'), "t.json: line 1, column"),
-    "no records": (saved("t.json", b"[3]"), "t.json: [0]: must be an object with the picture and the caption, got 3"),
+    "no records": (saved("t.json", b"[3]"), "t.json: [0]: must be an object, with a value for each column, got 3"),
     "broken parquet": (saved("t.parquet", b"PAR1 no"), "t.parquet: cannot be read as a table"),
     "broken shard": (damaged_shard, "train-000000.tar: cannot be read as a shard of webdataset"),
     "no picture": (without_a_picture, "captions.txt: line 8: no picture 'photo003.jpg' in the sources"),

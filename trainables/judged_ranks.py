@@ -1,4 +1,6 @@
-"""Retrieval metrics with judged positives, and the ranks that they are computed from.
+"""Retrieval metrics with judged positives, and the ranks that they are computed from, which journals keep.
+
+The judgements themselves are read and ranked in ``judgements/``.
 
 With R positives of a query, the r-th best of which is at position_r [Musgrave2020]:
 
@@ -28,15 +30,23 @@ References:
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trainables.errors import DataError
-from trainables.judgements import Integers
 from trainables.metric_table import ANNOTATED, CONDENSED, DIRECTIONS, METRICS, name_parts, parts_of
 from trainables.metric_values import Values, listed_queries, measured, single_queries
 from trainables.ranks import pack_integers, unpack_integers
+
+if TYPE_CHECKING:
+    from trainables.positive_ranks import PairScores
+
+TITLES = {"flickr8k": "Flickr8k's experts and crowd", "cxc": "CxC", "eccv": "ECCV Caption"}
+"""Source of judgements -> its title for people."""
+
+Integers = NDArray[np.int32]
 
 TOP = 10
 """First candidates among which the judged candidates are counted."""
@@ -106,6 +116,20 @@ class JudgedRanks:
         return cls(name, digest, DirectionRanks(*arrays[: len(_PARTS)]), DirectionRanks(*arrays[len(_PARTS) :]))
 
 
+class JudgedSplit(Protocol):
+    """The judgements of one source on one split."""
+
+    @property
+    def name(self) -> str:
+        """The source, a key of ``TITLES``."""
+
+    def counts(self) -> dict[str, Any]:
+        """Return the judgements in numbers, plain values for JSON; ``count_sentences`` has them in words."""
+
+    def rank(self, scores: "PairScores") -> JudgedRanks:
+        """Return the ranks that scores give to the candidates that fit."""
+
+
 _PARTS = ("owners", "counts", "positions", "annotated", "condensed", "known")
 
 
@@ -159,3 +183,23 @@ def query_values(ranks: DirectionRanks, name: str) -> Values:
         return measured(measure, single_queries(ranks.annotated))
     positions = ranks.condensed if ending == CONDENSED else ranks.positions
     return measured(measure, listed_queries(positions, ranks.counts))
+
+
+def count_sentences(counts: Mapping[str, Any]) -> list[str]:
+    """Return ``JudgedSplit.counts`` in sentences for people."""
+    pairs = "the files name pairs that fit and no others, so unjudged pairs count as wrong"
+    if counts["judged_pairs"] is not None:
+        pairs = f"{counts['judged_pairs']:,} pairs are judged or annotated, {counts['judged_share']:.1%} of all pairs"
+    sentences = [
+        f"{counts['title']} ({', '.join(counts['files'])}): {counts['image_queries']:,} images ask for "
+        f"{counts['captions_retrieved_in']:,} captions, {counts['caption_queries']:,} captions ask for "
+        f"{counts['images_retrieved_in']:,} images; {pairs}",
+        f"right answers of an image: {counts['positives_per_image']:.2f} captions where "
+        f"{counts['annotated_per_image']:.2f} are annotated; of a caption: {counts['positives_per_caption']:.2f} "
+        f"images where {counts['annotated_per_caption']:.2f} are annotated ({counts['rule']})",
+    ]
+    if counts["refused"]:
+        sentences.append(f"{counts['refused']:,} annotated pairs were judged not to fit; they still count as right")
+    if counts["outside"]:
+        sentences.append(f"{counts['outside']:,} judged pairs are of no image or caption of the split")
+    return sentences

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from orchestrator.experiment.sections import Resources, Scheduler
-from orchestrator.forecast.dry_run import Concurrency, forecast, limit_concurrency
-from orchestrator.forecast.time_left import expected_epochs
+from orchestrator.searches.dry_run import Concurrency, forecast, limit_concurrency
+from orchestrator.searches.time_left import expected_epochs
 from tests.support.experiments import make_experiment
 
 NONE = Scheduler(name="none")

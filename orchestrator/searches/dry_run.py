@@ -18,13 +18,13 @@ from rich.text import Text
 from orchestrator.experiment.experiment import Cell, Experiment
 from orchestrator.experiment.overlaps import overlaps
 from orchestrator.experiment.sections import Budget, Resources
-from orchestrator.forecast.time_left import PlannedWork, expected_epochs
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import PriorPoint
 from orchestrator.machines.cluster import Node, check_fits
 from orchestrator.machines.gpu_share import choose_share, describe_fusion, describe_limit
 from orchestrator.results.statistics import POWER, DifferenceTest
 from orchestrator.results.verdict import LEVEL, LEVELS_OF_SEARCHES
+from orchestrator.searches.time_left import PlannedWork, expected_epochs
 from orchestrator.text.terminal import make_console, make_table
 from orchestrator.text.values import count_text, duration_text, in_digits, value_text
 from orchestrator.text.wording import number_text, share_text

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.forecast.time_left import PlannedWork, TimeLeft, TrainingRate, evaluation_seconds
 from orchestrator.journal.history import History, Spending
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold
@@ -14,6 +13,7 @@ from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.confirmation_plan import repeat
 from orchestrator.searches.display import EvaluationProgress, Progress, evaluation_displayed
 from orchestrator.searches.status import Followed, read_status
+from orchestrator.searches.time_left import PlannedWork, TimeLeft, TrainingRate, evaluation_seconds
 from orchestrator.text.values import clock_text
 from orchestrator.watch.experiments import stages_of
 from tests.support.commands import CommandLine

@@ -1,1 +1,0 @@
-"""How long a search would take, calculated before the search is started."""
