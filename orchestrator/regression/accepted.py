@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
-from orchestrator.results.statistics import Measure, measure
+from orchestrator.results.runs import Runs
 from trainables.config import TrainingConfig
 from trainables.errors import UserError
 from trainables.files import read_state, write_whole
@@ -41,8 +40,8 @@ class Conditions(msgspec.Struct, frozen=True):
     machine: Mapping[str, Any]
 
 
-class CellRuns(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The runs of a cell, one for each seed.
+class CellRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The record of a cell's runs, one for each seed, as a reference or a summary keeps it; ``runs`` compares them.
 
     Attributes:
         values: Seed -> metric -> value: scores of the best epoch, training loss and COCOS of the first and last epoch.
@@ -55,17 +54,17 @@ class CellRuns(msgspec.Struct, frozen=True, omit_defaults=True):
     missing: Mapping[int, str] = {}
     when: str = ""
 
-    def measure(self, metric: str) -> Measure | None:
-        """Return mean and spread of a metric over the seeds that have the metric; ``None`` without such a seed."""
-        values = [self.values[seed][metric] for seed in sorted(self.values) if metric in self.values[seed]]
-        return measure(np.array(values, dtype=np.float64)) if values else None
+    def runs(self, label: str, metric: str) -> Runs | None:
+        """Return the seeds that have a metric as a candidate to compare; ``None`` without such a seed."""
+        values = {seed: run for seed, run in self.values.items() if metric in run}
+        return Runs.of_seeds(label, values) if values else None
 
-    def has_setting_of(self, other: "CellRuns") -> bool:
+    def has_setting_of(self, other: "CellRecord") -> bool:
         """Whether both runs trained the same configuration on the same data, so that their scores should agree."""
         mine, theirs = self.conditions, other.conditions
         return mine.data_digest == theirs.data_digest and _whole(mine.config) == _whole(theirs.config)
 
-    def is_identical(self, other: "CellRuns") -> bool:
+    def is_identical(self, other: "CellRecord") -> bool:
         """Whether there are seeds that both runs have, all with the same numbers, of metrics that both have.
 
         Training is deterministic, so one equal seed says that nothing changed which a further seed could show. That
@@ -89,8 +88,8 @@ class Accepted(msgspec.Struct, frozen=True):
     who: str
     when: str
     why: str
-    cells: Mapping[str, CellRuns]
-    first: Mapping[str, CellRuns] = {}
+    cells: Mapping[str, CellRecord]
+    first: Mapping[str, CellRecord] = {}
     format: int = FORMAT
 
 

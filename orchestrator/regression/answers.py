@@ -6,7 +6,7 @@ the numbers that were compared, the conditions that changed, and the scores of i
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from orchestrator.regression.accepted import Accepted, CellRuns
+from orchestrator.regression.accepted import Accepted, CellRecord
 from orchestrator.regression.comparison import POWER, Finding, MeanChange
 from orchestrator.regression.suite import Suite
 from orchestrator.regression.verdict import CellResult, SuiteResult, blind_cells
@@ -47,7 +47,7 @@ HEADLINES = {
 
 
 def answers_about_suite(
-    result: SuiteResult, suite: Suite, runs: Mapping[str, CellRuns], accepted: Accepted | None
+    result: SuiteResult, suite: Suite, runs: Mapping[str, CellRecord], accepted: Accepted | None
 ) -> list[Answer]:
     """Return the answer about a suite, then one about each cell, the worst finding first.
 
@@ -90,7 +90,11 @@ def headline(result: SuiteResult) -> str:
 
 
 def _of_suite(
-    result: SuiteResult, suite: Suite, names: Mapping[str, str], runs: Mapping[str, CellRuns], accepted: Accepted | None
+    result: SuiteResult,
+    suite: Suite,
+    names: Mapping[str, str],
+    runs: Mapping[str, CellRecord],
+    accepted: Accepted | None,
 ) -> Answer:
     counts = counts_text([cell.finding for cell in result.cells])
     against = (
@@ -168,8 +172,9 @@ def _compared(change: MeanChange) -> tuple[Quantity, float | None, float]:
     return Quantity(change.difference, None, ends.low, ends.high), change.p, change.detectable
 
 
-def _quantity(runs: CellRuns | None, metric: str) -> Quantity | None:
-    measure = None if runs is None else runs.measure(metric)
+def _quantity(runs: CellRecord | None, metric: str) -> Quantity | None:
+    known = None if runs is None else runs.runs("", metric)
+    measure = None if known is None else known.measure(metric)
     return None if measure is None else Quantity(measure.mean, measure.sample_std)
 
 

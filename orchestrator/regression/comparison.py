@@ -1,4 +1,7 @@
-"""Has a baseline's score dropped? Pure statistics on the seeds of an accepted and of a new run.
+"""Has a baseline's score dropped? Questions about the seeds of a new run beside those of an accepted run.
+
+The new run is compared with the accepted one (``results.comparison.compare_alike``), and each finding is the word of a
+question (``results.question``) with what matters. So difference, interval, p-value and finding are of one test.
 
 Two groups of questions are asked of a suite, and a third where a drift can be tested. Each group has an equal share of
 the suite's false-alarm rate:
@@ -32,8 +35,7 @@ Both conditions belong to the probability of finding a true difference, which is
 So a true difference of exactly ``matters`` is found in at most half of the cases, with any number of seeds. Half of the
 observed differences are smaller than the true difference.
 
-Student's test is that of ``results/statistics.py``; the rules below are this module's own, because they also ask
-whether a difference matters.
+``python -m tests.benchmarks regress`` states the rate of false alarms, and how often the detectable drop is found.
 
 References:
     [Bonferroni] Dunn, Multiple comparisons among means, J. American Statistical Association 56 (1961), 52-64.
@@ -44,17 +46,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
-from orchestrator.results.statistics import (
-    Interval,
-    Measure,
-    around,
-    one_sided,
-    pooled_spread,
-    quantile,
-    standard_error,
-)
+from orchestrator.results.comparison import Comparison, compare_alike
+from orchestrator.results.question import Direction, Pair, Question, Verdict
+from orchestrator.results.runs import Runs
+from orchestrator.results.statistics import Interval, Measure, pooled_spread, quantile, standard_error
 
 QUANTILES = 400
 """Quantiles of the estimated spread over which a probability is averaged; its error is below 0.001."""
@@ -110,7 +106,8 @@ class MeanChange:
         seeds: Number of accepted seeds, number of new seeds.
         spread: Standard deviation between seeds that the test used.
         freedom: Degrees of freedom of the estimate of the spread.
-        p: p-value, one-sided for a drop of a score, two-sided for a number of the gradients.
+        interval: The 95 % interval of the difference.
+        p: p-value of the question, one-sided for a drop of a score, two-sided for a number of the gradients.
         detectable: The true difference that is found with probability ``POWER``, taking ``spread`` for the true spread.
         needed: New seeds that would settle the comparison; ``None`` where the comparison is settled, or where no number
             of seeds would settle it.
@@ -122,10 +119,25 @@ class MeanChange:
     seeds: tuple[int, int]
     spread: float
     freedom: int
+    interval: Interval
     p: float
     detectable: float
     needed: int | None
     finding: Finding
+
+    @classmethod
+    def of(
+        cls, pair: Pair, accepted: Measure, new: Measure, finding: Finding, detectable: float, needed: int | None = None
+    ) -> "MeanChange":
+        """Return what a pair, the new candidate with the accepted one, says about both means."""
+        compared = pair.comparison
+        spread, freedom = _spread_of(compared, accepted, new)
+        ends = compared.interval or Interval(compared.difference, compared.difference)
+        p = float(pair.verdict is Verdict.TIE) if pair.p is None else pair.p
+        seeds = (accepted.seeds, new.seeds)
+        return cls(
+            compared.metric, accepted.mean, new.mean, seeds, spread, freedom, ends, p, detectable, needed, finding
+        )
 
     @property
     def difference(self) -> float:
@@ -137,47 +149,56 @@ class MeanChange:
         """The difference as a share of the accepted mean; ``None`` where that is 0."""
         return self.difference / abs(self.accepted) if self.accepted else None
 
-    @property
-    def interval(self) -> Interval:
-        """The 95 % interval of the difference."""
-        return around(self.difference, standard_error(self.spread, self.seeds), self.freedom)
+
+def _spread_of(compared: Comparison, accepted: Measure, new: Measure) -> tuple[float, int]:
+    """Return the standard deviation between seeds that a test used, with its degrees of freedom."""
+    if compared.test is None:
+        return pooled_spread([accepted, new])
+    return compared.test.error / standard_error(1.0, (accepted.seeds, new.seeds)), int(compared.test.freedom)
 
 
-def compare_score(metric: str, accepted: Measure, new: Measure, *, matters: float, level: float) -> MeanChange:
+def compare_score(accepted: Runs, new: Runs, metric: str, *, matters: float, level: float) -> MeanChange:
     """Compare a score; higher is better.
 
     ``accepted`` is over at least two seeds, or a paper's number without a spread, to which ``new`` then needs two.
     ``matters`` is the smallest difference that matters, > 0, in the metric's unit.
     """
-    spread, freedom = pooled_spread([accepted, new])
-    seeds = (accepted.seeds, new.seeds)
-    drop, error, needed = accepted.mean - new.mean, standard_error(spread, seeds), None
-    if is_found(drop, error, freedom, matters=matters, level=level):
+    compared = compare_alike(new, accepted, metric)
+    before, after = accepted.measure(metric), new.measure(metric)
+    (dropped,) = Question(level, direction=Direction.BELOW).ask([compared])
+    (risen,) = Question(level, direction=Direction.ABOVE).ask([compared])
+    (excluded,) = Question(1 - SURE, direction=Direction.ABOVE, bound=-matters).ask([compared])
+    is_large, needed = abs(compared.difference) >= matters, None
+    spread, freedom = _spread_of(compared, before, after)
+    if dropped.verdict is Verdict.WORSE and is_large:
         finding = Finding.REGRESSION
-    elif is_found(-drop, error, freedom, matters=matters, level=level):
+    elif risen.verdict is Verdict.BETTER and is_large:
         finding = Finding.IMPROVEMENT
-    elif drop + quantile(SURE, freedom) * error < matters:
+    elif excluded.verdict is Verdict.BETTER:
         finding = Finding.OK
     else:
         finding = Finding.INCONCLUSIVE
-        needed = seeds_needed(spread, (accepted.seeds, freedom - (new.seeds - 1)), matters, more_than=new.seeds)
-    p, minimum = float(one_sided(drop, error, freedom)), detectable(error, freedom, matters=matters, level=level)
-    return MeanChange(metric, accepted.mean, new.mean, seeds, spread, freedom, p, minimum, needed, finding)
+        needed = seeds_needed(spread, (before.seeds, freedom - (after.seeds - 1)), matters, more_than=after.seeds)
+    error = standard_error(spread, (before.seeds, after.seeds))
+    smallest = detectable(error, freedom, matters=matters, level=level)
+    return MeanChange.of(dropped, before, after, finding, smallest, needed)
 
 
-def compare_gradient(metric: str, accepted: Measure, new: Measure, *, matters: float, level: float) -> MeanChange:
+def compare_gradient(accepted: Runs, new: Runs, metric: str, *, matters: float, level: float) -> MeanChange:
     """Compare training loss or a COCOS count, which is neither good nor bad; half of ``level`` is for each sign.
 
     ``matters`` is the smallest change that matters as a share of the accepted mean, > 0.
     """
-    own, freedom = pooled_spread([accepted, new])
-    spread = max(own, NEGLIGIBLE * max(abs(accepted.mean), abs(new.mean)))
-    seeds = (accepted.seeds, new.seeds)
-    change, error = abs(new.mean - accepted.mean), standard_error(spread, seeds)
-    rule = {"matters": matters * abs(accepted.mean), "level": level / 2}
-    finding = Finding.CHANGED if is_found(change, error, freedom, **rule) else Finding.OK
-    p, minimum = min(1.0, 2 * float(one_sided(change, error, freedom))), detectable(error, freedom, **rule)
-    return MeanChange(metric, accepted.mean, new.mean, seeds, spread, freedom, p, minimum, None, finding)
+    before, after = accepted.measure(metric), new.measure(metric)
+    least = NEGLIGIBLE * max(abs(before.mean), abs(after.mean))
+    compared = compare_alike(new, accepted, metric, least_spread=least)
+    (moved,) = Question(level).ask([compared])
+    bound = matters * abs(before.mean)
+    is_found = moved.verdict is not Verdict.TIE and abs(compared.difference) >= bound
+    spread, freedom = _spread_of(compared, before, after)
+    error = standard_error(spread, (before.seeds, after.seeds))
+    smallest = detectable(error, freedom, matters=bound, level=level / 2)
+    return MeanChange.of(moved, before, after, Finding.CHANGED if is_found else Finding.OK, smallest)
 
 
 def level_of(rate: float, tests: int, looks: int = 1) -> float:
@@ -185,14 +206,8 @@ def level_of(rate: float, tests: int, looks: int = 1) -> float:
     return rate / (max(tests, 1) * looks)
 
 
-def is_found(size: ArrayLike, error: ArrayLike, freedom: int, *, matters: float, level: float) -> NDArray[np.bool_]:
-    """Say whether each observed difference above 0 is significant at a one-sided level, and large enough to matter."""
-    sizes = np.asarray(size)
-    return np.asarray((one_sided(size, error, freedom) <= level) & (sizes >= matters) & (sizes > 0))
-
-
 def detectable(error: float, freedom: int, *, matters: float, level: float) -> float:
-    """Return the smallest true difference that ``is_found`` with probability ``POWER``, >= ``matters``.
+    """Return the smallest true difference that is found with probability ``POWER``, >= ``matters``.
 
     Args:
         error: True standard error of the observed difference, >= 0.

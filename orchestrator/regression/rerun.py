@@ -27,7 +27,7 @@ from orchestrator.machines.cluster import describe_environment, prepare_joining
 from orchestrator.regression.accepted import (
     Accepted,
     AcceptedError,
-    CellRuns,
+    CellRecord,
     Conditions,
     read_accepted,
     write_accepted,
@@ -214,7 +214,7 @@ def _suite_of(records: Sequence[Record]) -> Mapping[str, Any]:
 
 def cell_runs(
     suite: Suite, history: History, started: str, seeds: Mapping[str, int] | None = None
-) -> dict[str, CellRuns]:
+) -> dict[str, CellRecord]:
     """Return name of a cell -> its runs; the names of a rerun's studies end with ``started``, that of its folder.
 
     ``seeds`` are the numbers of the last seeds that count; by default all count.
@@ -227,7 +227,7 @@ def cell_runs(
     return {cell.title: _runs(suite.config(cell, 1), trials[cell.title], history) for cell in suite.cells}
 
 
-def _runs(config: TrialConfig, trials: Sequence[Trial], history: History) -> CellRuns:
+def _runs(config: TrialConfig, trials: Sequence[Trial], history: History) -> CellRecord:
     """Return the runs of a cell, given the config of one of them."""
     environment, without_seed = history.environment, config.to_dict()
     del without_seed["seed"]
@@ -246,7 +246,7 @@ def _runs(config: TrialConfig, trials: Sequence[Trial], history: History) -> Cel
         else:
             reason = "" if trial.error is None else f": {trial.error}"
             missing[trial.config.seed] = f"{trial.state}{reason}"
-    return CellRuns(conditions, values, missing)
+    return CellRecord(conditions, values, missing)
 
 
 def _values(trial: Trial, history: History) -> dict[str, float]:
@@ -313,19 +313,19 @@ def accept_rerun(
     return accepted
 
 
-def first_references(before: Accepted, runs: Mapping[str, CellRuns]) -> dict[str, CellRuns]:
+def first_references(before: Accepted, runs: Mapping[str, CellRecord]) -> dict[str, CellRecord]:
     """Return the first accepted scores of each cell whose config and data have not changed since then.
 
     ``before`` is the reference that ``runs``, by the names of their cells, replace.
     """
-    references: dict[str, CellRuns] = {}
+    references: dict[str, CellRecord] = {}
     for name in sorted(before.cells.keys() & runs.keys()):
         old = before.cells[name]
         scores = {
             seed: {metric: value for metric, value in run.items() if is_in(metric, VAL, TEST)}
             for seed, run in old.values.items()
         }
-        first = before.first.get(name) or CellRuns(old.conditions, scores, when=before.when)
+        first = before.first.get(name) or CellRecord(old.conditions, scores, when=before.when)
         if first.has_setting_of(runs[name]):
             references[name] = first
     return references

@@ -17,7 +17,7 @@ import msgspec
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.machines.cluster import StartOptions
-from orchestrator.regression.accepted import CellRuns
+from orchestrator.regression.accepted import CellRecord
 from orchestrator.regression.comparison import ALARMS
 from orchestrator.regression.notices import to_junit
 from orchestrator.regression.verdict import SuiteResult
@@ -111,13 +111,13 @@ def read_summary(directory: Path) -> dict[str, Any]:
         content = dict(read_state(directory / SUMMARY))
         # Older versions recorded neither finding nor conditions.
         runs = {name: cell for name, cell in content.get("runs", {}).items() if "conditions" in cell}
-        msgspec.convert(runs, dict[str, CellRuns], str_keys=True)
+        msgspec.convert(runs, dict[str, CellRecord], str_keys=True)
         return {"finding": "", **content, "ended": float(content["ended"]), "runs": runs}
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UserError(f"{directory / SUMMARY}: damaged; remove {directory} to rerun the suite") from None
 
 
-def read_nights(finished: Sequence[Path]) -> dict[str, dict[str, CellRuns]]:
+def read_nights(finished: Sequence[Path]) -> dict[str, dict[str, CellRecord]]:
     """Return name of a finished rerun -> cell -> its runs, for the newest; without cells of which a seed failed.
 
     Raises:
@@ -125,7 +125,7 @@ def read_nights(finished: Sequence[Path]) -> dict[str, dict[str, CellRuns]]:
     """
     nights = {}
     for path in finished[-(SHOWN - 1) :]:
-        runs = msgspec.convert(read_summary(path)["runs"], dict[str, CellRuns], str_keys=True)
+        runs = msgspec.convert(read_summary(path)["runs"], dict[str, CellRecord], str_keys=True)
         nights[path.name] = {name: cell for name, cell in runs.items() if not cell.missing}
     return nights
 

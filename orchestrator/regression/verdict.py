@@ -26,7 +26,7 @@ import msgspec
 import numpy as np
 
 from orchestrator.reference.published import RETRIEVAL, published_row
-from orchestrator.regression.accepted import Accepted, CellRuns, what_changed
+from orchestrator.regression.accepted import Accepted, CellRecord, what_changed
 from orchestrator.regression.comparison import (
     ALARMS,
     Finding,
@@ -37,7 +37,11 @@ from orchestrator.regression.comparison import (
     overall,
 )
 from orchestrator.regression.suite import Suite
+from orchestrator.results.runs import Runs
 from orchestrator.results.statistics import Measure, measure
+
+ACCEPTED, NEW = "accepted", "new"
+"""Labels of the candidates of a cell."""
 
 WINDOW = 5
 """Number of the newest reruns that are averaged, including the rerun that is judged."""
@@ -51,7 +55,7 @@ BLIND = 2.0
 TEST_SCORE = "test/rsum"
 """The metric that is compared with the papers' tables."""
 
-Nights = Mapping[str, Mapping[str, CellRuns]]
+Nights = Mapping[str, Mapping[str, CellRecord]]
 """Name of a past rerun -> name of a cell -> its runs, oldest first; without cells of which a seed failed."""
 
 CALLS_FOR_A_CAUSE = (*ALARMS, Finding.INCONCLUSIVE)
@@ -124,7 +128,7 @@ class SuiteResult:
 
 
 def judge_suite(
-    suite: Suite, runs: Mapping[str, CellRuns], accepted: Accepted | None, nights: Nights = MappingProxyType({})
+    suite: Suite, runs: Mapping[str, CellRecord], accepted: Accepted | None, nights: Nights = MappingProxyType({})
 ) -> SuiteResult:
     """Compare the runs of a suite's cells with the accepted runs, and with the papers if ``suite.published`` is set.
 
@@ -155,13 +159,13 @@ def blind_cells(suite: Suite, accepted: Accepted) -> dict[str, float]:
     level, *_ = _levels(suite, runs, accepted)
     drops = {}
     for name, run in runs.items():
-        change = _score(suite, suite.score, run.measure(suite.score), run, level)
+        change = _score(suite, suite.score, run.runs(ACCEPTED, suite.score), run, level)
         if change is not None and change.detectable > BLIND * suite.matters:
             drops[name] = change.detectable
     return drops
 
 
-def _levels(suite: Suite, runs: Mapping[str, CellRuns], reference: Accepted) -> Levels:
+def _levels(suite: Suite, runs: Mapping[str, CellRecord], reference: Accepted) -> Levels:
     """Divide the suite's false-alarm rate equally between the groups, and in each group between its tests."""
     looks = 2 if suite.max_seeds > suite.seeds else 1
     known, first = reference.cells, reference.first
@@ -174,7 +178,7 @@ def _levels(suite: Suite, runs: Mapping[str, CellRuns], reference: Accepted) -> 
 
 
 def _judge_cell(
-    suite: Suite, name: str, new: CellRuns, reference: Accepted, nights: Nights, levels: Levels
+    suite: Suite, name: str, new: CellRecord, reference: Accepted, nights: Nights, levels: Levels
 ) -> CellResult:
     old, first = reference.cells.get(name), reference.first.get(name)
     is_identical = old is not None and old.is_identical(new)
@@ -191,7 +195,7 @@ def _judge_cell(
         decisive = [published]
     findings = [change.finding for change in decisive if not is_identical or change.finding is not Finding.OK]
     findings += [Finding.IDENTICAL] * is_identical + [Finding.FAILED] * bool(new.missing)
-    finding, ours = overall(findings), new.measure(suite.score)
+    finding, ours = overall(findings), new.runs(NEW, suite.score)
     changed = () if old is None else tuple(what_changed(old.conditions, new.conditions))
     calls = finding in CALLS_FOR_A_CAUSE
     return CellResult(
@@ -201,58 +205,60 @@ def _judge_cell(
         gradients=gradients,
         drift=drift,
         published=published,
-        mean=None if ours is None else ours.mean,
+        mean=None if ours is None else ours.mean(suite.score),
         seeds=len(new.values),
         identical=0 if old is None else sum(old.values.get(seed) == values for seed, values in new.values.items()),
         causes=changed if calls else (),
         changed=() if calls else changed,
         notes=tuple(_notes(new, old)),
-        trend=tuple((night, mean.mean) for night, runs in past.items() if (mean := runs.measure(suite.score))),
+        trend=tuple(
+            (night, known.mean(suite.score)) for night, runs in past.items() if (known := runs.runs(night, suite.score))
+        ),
     )
 
 
 def _against_accepted(
-    suite: Suite, old: CellRuns, new: CellRuns, levels: Levels, is_identical: bool
+    suite: Suite, old: CellRecord, new: CellRecord, levels: Levels, is_identical: bool
 ) -> tuple[MeanChange | None, tuple[MeanChange, ...]]:
     """Compare score and gradients with the accepted run; of an identical cell only the seeds that both runs have."""
     if is_identical:
         shared = {seed: run for seed, run in old.values.items() if seed in new.values}
         old, new = (msgspec.structs.replace(side, values=shared) for side in (old, new))
-    score = _score(suite, suite.score, old.measure(suite.score), new, levels[0])
+    score = _score(suite, suite.score, old.runs(ACCEPTED, suite.score), new, levels[0])
     if is_identical and score is not None:
         # Equal numbers exclude a drop, however few seeds a test would call too few.
         score = replace(score, finding=Finding.IDENTICAL, needed=None)
     gradients = []
     for name in _gradient_names(new, old):
-        before, after = old.measure(name), new.measure(name)
-        if before is not None and after is not None and max(before.seeds, after.seeds) > 1:
-            gradients.append(compare_gradient(name, before, after, matters=suite.gradients_matter, level=levels[1]))
+        before, after = old.runs(ACCEPTED, name), new.runs(NEW, name)
+        if before is not None and after is not None and max(before.count, after.count) > 1:
+            gradients.append(compare_gradient(before, after, name, matters=suite.gradients_matter, level=levels[1]))
     return score, tuple(gradients)
 
 
-def _score(suite: Suite, metric: str, reference: Measure | None, new: CellRuns, level: float) -> MeanChange | None:
+def _score(suite: Suite, metric: str, reference: Runs | None, new: CellRecord, level: float) -> MeanChange | None:
     """Compare a score; return ``None`` unless both sides have the score and one side has a spread between seeds."""
-    ours = new.measure(metric)
-    if ours is None or reference is None or (reference.std is None and ours.seeds < 2):
+    ours = new.runs(NEW, metric)
+    if ours is None or reference is None or (reference.measure(metric).std is None and ours.count < 2):
         return None
-    return compare_score(metric, reference, ours, matters=suite.matters, level=level)
+    return compare_score(reference, ours, metric, matters=suite.matters, level=level)
 
 
-def comparable(nights: Nights, name: str, new: CellRuns) -> dict[str, CellRuns]:
+def comparable(nights: Nights, name: str, new: CellRecord) -> dict[str, CellRecord]:
     """Return past rerun -> runs of a cell, where they have the config and data of the new runs."""
     held = {night: cells[name] for night, cells in nights.items() if name in cells}
     return {night: runs for night, runs in held.items() if runs.has_setting_of(new)}
 
 
 def compare_drift(
-    first: CellRuns, window: Sequence[CellRuns], metric: str, *, matters: float, level: float
+    first: CellRecord, window: Sequence[CellRecord], metric: str, *, matters: float, level: float
 ) -> MeanChange | None:
     """Compare the newest reruns of a cell with the cell's first accepted runs.
 
     ``window`` are the newest reruns with the config and data of ``first``, the newest last, at least one. The finding
     is ``REGRESSION`` or ``OK``; nothing is compared where a side has no score.
     """
-    reference = first.measure(metric)
+    reference = first.runs(ACCEPTED, metric)
     nights = [{seed: run[metric] for seed, run in runs.values.items() if metric in run} for runs in window]
     seeds = sorted(set.intersection(*map(set, nights)))
     if reference is None or not seeds:
@@ -260,24 +266,25 @@ def compare_drift(
     values = np.array([[night[seed] for seed in seeds] for night in nights], dtype=np.float64)
     recent = replace(measure(values[-1]), mean=float(values.mean()))
     label = f"{metric} since {first.when[:10]} (mean of the newest {len(window)} reruns)"
-    change = compare_score(label, reference, recent, matters=matters, level=level)
+    sides = (Runs(ACCEPTED, means={label: reference.measure(metric)}), Runs(NEW, means={label: recent}))
+    change = compare_score(*sides, label, matters=matters, level=level)
     finding = change.finding if change.finding is Finding.REGRESSION else Finding.OK
     return replace(change, finding=finding, needed=None)
 
 
-def _paper(suite: Suite, name: str) -> Measure | None:
+def _paper(suite: Suite, name: str) -> Runs | None:
     cell = next(cell for cell in suite.cells if cell.title == name)
     row = published_row(RETRIEVAL, cell.dataset, cell.model, cell.loss, cell.loss_parameters)
-    return None if row is None else Measure(*row.values["rsum"], row.runs)
+    return None if row is None else Runs(row.number, means={TEST_SCORE: Measure(*row.values["rsum"], row.runs)})
 
 
-def _gradient_names(new: CellRuns, old: CellRuns) -> list[str]:
+def _gradient_names(new: CellRecord, old: CellRecord) -> list[str]:
     """Return the names of the training losses and COCOS counts that every accepted and every new run has."""
     runs = [set(values) for values in (*new.values.values(), *old.values.values())]
     return sorted(name for name in set.intersection(*runs) if name.startswith(GRADIENTS)) if runs else []
 
 
-def _notes(new: CellRuns, old: CellRuns | None) -> list[str]:
+def _notes(new: CellRecord, old: CellRecord | None) -> list[str]:
     notes = [f"seed {seed}: {ending}" for seed, ending in sorted(new.missing.items())]
     if old is None:
         notes.append("nothing was accepted for this cell: `orchestrator regress accept` makes this run the reference")

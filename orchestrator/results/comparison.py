@@ -25,6 +25,7 @@ from orchestrator.results.statistics import (
     difference_of,
     has_spread,
     one_sided,
+    pooled_spread,
     welch_test,
 )
 from trainables.metric_table import range_of
@@ -177,6 +178,33 @@ def compare(first: Runs, second: Runs, metric: str, *, over_images: bool = False
         reason = f"all {units} of both candidates have the same value"
         return replace(compared, difference=0.0, reason=reason, is_exact=True)
     return replace(compared, reason=f"no candidate varies over its {units}, so there is no spread to test against")
+
+
+def compare_alike(first: Runs, second: Runs, metric: str, *, least_spread: float = 0.0) -> Comparison:
+    """Compare two candidates that have one spread where nothing differs, by Student's test with the pooled spread.
+
+    Accepted runs and a rerun of the same training are draws of one distribution, so the test keeps its level. Welch's
+    would give away degrees of freedom for unlike spreads.
+
+    Args:
+        first: The first candidate; one of both has at least two runs with a known spread.
+        second: The second candidate; its deviation may be unknown, as that of a published row.
+        metric: Metric that both have.
+        least_spread: The standard deviation between runs is taken to be at least this, in the metric's unit.
+
+    Raises:
+        ValueError: If no candidate has two runs.
+    """
+    ours, theirs = first.measure(metric), second.measure(metric)
+    pooled, freedom = pooled_spread([ours, theirs])
+    spread, difference = max(pooled, least_spread), ours.mean - theirs.mean
+    compared = Comparison(first.label, second.label, metric, difference, Unit.SEED, None)
+    if spread == 0:
+        return replace(compared, reason="no candidate varies over its seeds", is_exact=True)
+    parts = (spread**2 / ours.seeds, spread**2 / theirs.seeds)
+    counts = (ours.seeds, theirs.seeds)
+    test = DifferenceTest(difference, parts, (0.0, 0.0), counts, sum(parts), shared_freedom=freedom)
+    return replace(compared, test=test)
 
 
 def _wary(test: DifferenceTest, lucks: Sequence[float | None]) -> DifferenceTest:

@@ -92,6 +92,7 @@ class DifferenceTest:
         total: V >= 0; the part beyond both A is the effect of the images.
         images: Number of images, >= 2; ``None`` where images are fixed.
         share_of_freedom: Factor of the degrees of freedom of both A, in (0, 1]; see ``comparison.UNLIKE``.
+        shared_freedom: Degrees of freedom of a spread that both candidates share; ``None`` where each has its own.
     """
 
     difference: float
@@ -101,6 +102,7 @@ class DifferenceTest:
     total: float
     images: int | None = None
     share_of_freedom: float = 1.0
+    shared_freedom: int | None = None
 
     @property
     def seed_variance(self) -> float:
@@ -124,6 +126,8 @@ class DifferenceTest:
         Where images vary, each A is multiplied by 1 + 2 / f here. The A of three seeds is often far too small by
         chance, and would leave the many degrees of freedom of the images.
         """
+        if self.shared_freedom is not None:
+            return float(self.shared_freedom)
         freedoms = [float(max(1, count - 1)) for count in self.counts]
         caution = 0 if self.images is None else 2
         weighed = [part * (1 + caution / f) for part, f in zip(self.seeds, freedoms, strict=True)]

@@ -21,8 +21,8 @@ from trainables.errors import ConfigError
 
 BENCHMARKS = (
     *("installed", "claims", "cross_attention", "epoch", "evaluation", "gpu", "fused", "heads", "many_trials", "pages"),
-    *("prior", "questions", "race", "throughput", "verdicts", "bands", "gate", "judge", "repeats", "twins", "graphs"),
-    *("collapse", "needed"),
+    *("prior", "questions", "race", "throughput", "verdicts", "bands", "gate", "judge", "regress", "repeats"),
+    *("twins", "graphs", "collapse", "needed"),
 )
 """Each by its module's name, in the order in which all are run."""
 

@@ -34,6 +34,7 @@ TINY = {
     "fused": "--images 60 --cases wsabie:4:warp vsrn:4:nt_xent --trials 1 2 --steps 2 "
     "--search-trials 2 --search-epochs 2",
     "installed": "--times 1",
+    "regress": "--suites 2 --cells 20",
     "repeats": "--studies 20",
     "twins": "--searches 2",
     "heads": "--trials 2 --batch-sizes 8 --inputs 6 4 --embedding-size 4 --rounds 1",

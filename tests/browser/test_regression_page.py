@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 from playwright.sync_api import Browser
 
-from orchestrator.regression.accepted import Accepted, CellRuns
+from orchestrator.regression.accepted import Accepted, CellRecord
 from orchestrator.regression.answers import answers_about_suite
 from orchestrator.regression.rerun import first_references
 from orchestrator.regression.suite import load_suite
@@ -24,14 +24,14 @@ COUNTS = [
 ]
 
 
-def drawn(generator: np.random.Generator, shift: float = 0.0) -> CellRuns:
+def drawn(generator: np.random.Generator, shift: float = 0.0) -> CellRecord:
     """Return runs with every kind of number that a page shows."""
     values = {}
     for seed in range(1, 6):
         counts = {f"{when}/{name}": 1234.5 + generator.normal() for when in ("first", "last") for name in COUNTS}
         scores = {"val/rsum": 400 + shift + generator.normal(), "test/rsum": 399 + shift + generator.normal()}
         values[seed] = {**scores, **counts}
-    return CellRuns(CONDITIONS, values, {})
+    return CellRecord(CONDITIONS, values, {})
 
 
 @pytest.fixture(scope="module")

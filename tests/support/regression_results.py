@@ -3,7 +3,7 @@
 from typing import Any
 
 from orchestrator.experiment.yaml_files import validate
-from orchestrator.regression.accepted import Accepted, CellRuns, Conditions
+from orchestrator.regression.accepted import Accepted, CellRecord, Conditions
 from orchestrator.regression.suite import Suite
 
 CONDITIONS = Conditions(
@@ -27,21 +27,23 @@ def make_suite(**changes: Any) -> Suite:
     return validate(Suite, {**values, **changes}, "quick.yaml")
 
 
-def runs(scores: list[float], *, first: int = 1, count: float = 20.0, conditions: Conditions = CONDITIONS) -> CellRuns:
+def runs(
+    scores: list[float], *, first: int = 1, count: float = 20.0, conditions: Conditions = CONDITIONS
+) -> CellRecord:
     """Return runs with these scores, one a seed."""
     values = {
         seed: {"val/rsum": score, "last/cocos/i2t_negatives_per_query": count + seed / 10}
         for seed, score in enumerate(scores, start=first)
     }
-    return CellRuns(conditions, values, {})
+    return CellRecord(conditions, values, {})
 
 
-def accepted(**cells: CellRuns) -> Accepted:
+def accepted(**cells: CellRecord) -> Accepted:
     """Return a reference of the small suite."""
     names = {f"pets-vsepp-{name}": one for name, one in cells.items()}
     return Accepted("quick", "ada", "2026-01-02T03:04:05Z", "the first that was right", names)
 
 
-def new(**cells: CellRuns) -> dict[str, CellRuns]:
+def new(**cells: CellRecord) -> dict[str, CellRecord]:
     """Return the runs of a rerun by cell."""
     return {f"pets-vsepp-{name}": one for name, one in cells.items()}

@@ -10,14 +10,20 @@ from orchestrator.regression.comparison import (
     compare_gradient,
     compare_score,
     detectable,
-    is_found,
     level_of,
     overall,
     seeds_needed,
 )
+from orchestrator.results.runs import Runs
 from orchestrator.results.statistics import measure, pooled_spread, standard_error
+from tests.support.regression_rates import is_found
 
 ACCEPTED = np.array([410.0, 414.0, 406.0, 411.0, 409.0, 413.0])
+
+
+def runs(values: np.ndarray) -> Runs:
+    """Return seeds with these values of a score and of a count."""
+    return Runs.of_seeds("", {seed: {"rsum": value, "count": value} for seed, value in enumerate(values.tolist())})
 
 
 def test_the_pool_is_the_residual_spread_of_an_analysis_of_variance() -> None:
@@ -30,7 +36,7 @@ def test_the_pool_is_the_residual_spread_of_an_analysis_of_variance() -> None:
 
 def test_a_score_is_compared_by_students_test() -> None:
     new = np.array([401.0, 399.0, 405.0])
-    change = compare_score("rsum", measure(ACCEPTED), measure(new), matters=5, level=level_of(0.05, 1))
+    change = compare_score(runs(ACCEPTED), runs(new), "rsum", matters=5, level=level_of(0.05, 1))
     assert change.p == pytest.approx(stats.ttest_ind(ACCEPTED, new, alternative="greater").pvalue)
     assert (change.finding, change.difference) == (Finding.REGRESSION, pytest.approx(new.mean() - ACCEPTED.mean()))
 
@@ -47,7 +53,7 @@ def test_a_score_is_compared_by_students_test() -> None:
 )
 def test_findings(shift: float, matters: float, finding: Finding) -> None:
     new = ACCEPTED[:3] + shift
-    change = compare_score("rsum", measure(ACCEPTED), measure(new), matters=matters, level=level_of(0.05, 7))
+    change = compare_score(runs(ACCEPTED), runs(new), "rsum", matters=matters, level=level_of(0.05, 7))
     assert change.finding is finding
     assert (change.needed is None) == (finding is not Finding.INCONCLUSIVE)
 
@@ -91,7 +97,7 @@ def test_unchanged_suites_raise_as_many_alarms_as_stated(spreads: list[float]) -
     assert found.any(axis=1).mean() == pytest.approx(0.025, abs=0.004)
     for index in range(20):
         changes = [
-            compare_score("rsum", measure(first), measure(second), matters=1e-9, level=level)
+            compare_score(runs(first), runs(second), "rsum", matters=1e-9, level=level)
             for first, second in zip(old[index], new[index], strict=True)
         ]
         assert [change.finding is Finding.REGRESSION for change in changes] == found[index].tolist()
@@ -114,9 +120,9 @@ def test_the_detectable_drop_is_found_as_often_as_stated(matters: float, seeds: 
 @pytest.mark.parametrize("spread", [1.0, 3.0, 6.0])
 def test_the_detectable_change_of_a_count_is_found_as_often_as_stated(spread: float) -> None:
     level = level_of(0.025, 60)
-    typical = measure(spread * np.array([-1.0, 1, -1, 1, -1, 1]) / np.sqrt(1.2) + 100)
-    new = measure(np.array([100 - spread, 100, 100 + spread]))
-    change = compare_gradient("count", typical, new, matters=0.1, level=level)
+    typical = runs(spread * np.array([-1.0, 1, -1, 1, -1, 1]) / np.sqrt(1.2) + 100)
+    new = runs(np.array([100 - spread, 100, 100 + spread]))
+    change = compare_gradient(typical, new, "count", matters=0.1, level=level)
     assert change.spread == pytest.approx(spread)
     for moved in (change.detectable, -change.detectable):
         rng = np.random.default_rng(3)
@@ -135,8 +141,8 @@ def test_unchanged_gradients_raise_as_many_alarms_as_stated_both_ways_together()
     assert found.mean() == pytest.approx(0.02, abs=0.0015)
     assert (found & (change > 0)).mean() == pytest.approx(0.01, abs=0.0012)
     for index in range(20):
-        before, after = measure(old[index]), measure(new[index])
-        one = compare_gradient("count", before, after, matters=1e-9, level=0.02)
+        before, after = runs(old[index]), runs(new[index])
+        one = compare_gradient(before, after, "count", matters=1e-9, level=0.02)
         assert (one.finding is Finding.CHANGED) == found[index]
         assert one.p == pytest.approx(stats.ttest_ind(old[index], new[index]).pvalue)
 
@@ -153,16 +159,14 @@ def test_unchanged_gradients_raise_as_many_alarms_as_stated_both_ways_together()
 )
 def test_gradients_that_moved_either_way(new: list[float], finding: Finding) -> None:
     old = np.array([20.1, 19.8, 20.3, 19.9, 20.2, 19.7])
-    change = compare_gradient(
-        "last/train/loss", measure(old), measure(np.array(new)), matters=0.1, level=level_of(0.025, 60)
-    )
+    change = compare_gradient(runs(old), runs(np.array(new)), "count", matters=0.1, level=level_of(0.025, 60))
     assert change.finding is finding
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0])
 def test_counts_without_spread_are_compared_too(value: float) -> None:
-    old, other = measure(np.full(4, value)), measure(np.full(4, value + 1))
-    findings = [compare_gradient("count", old, new, matters=0.1, level=0.001).finding for new in (old, other)]
+    old, other = runs(np.full(4, value)), runs(np.full(4, value + 1))
+    findings = [compare_gradient(old, new, "count", matters=0.1, level=0.001).finding for new in (old, other)]
     assert findings == [Finding.OK, Finding.CHANGED]
 
 

@@ -9,13 +9,14 @@ import pytest
 from msgspec.structs import replace
 
 from orchestrator.journal.directory import JOURNAL_FILE
-from orchestrator.regression.accepted import AcceptedError, CellRuns, read_accepted, write_accepted
+from orchestrator.regression.accepted import AcceptedError, CellRecord, read_accepted, write_accepted
 from orchestrator.regression.answers import answers_about_suite
-from orchestrator.regression.comparison import POWER, Finding, detectable, is_found, level_of
+from orchestrator.regression.comparison import POWER, Finding, detectable, level_of
 from orchestrator.regression.rerun import first_references
 from orchestrator.regression.reruns import SUMMARY, read_nights
 from orchestrator.regression.verdict import WINDOW, comparable, compare_drift, judge_suite
 from orchestrator.results.statistics import standard_error
+from tests.support.regression_rates import is_found
 from tests.support.regression_results import CONDITIONS, accepted, make_suite, new, runs
 
 FIRST = [300.0, 303.0, 298.0, 301.0, 302.0, 299.0]
@@ -95,7 +96,7 @@ def test_nights_are_read_from_summaries_and_only_comparable_ones_count(tmp_path:
         write("5", CONDITIONS, [290.0, 292.0]),
     ]
     found = comparable(read_nights(finished), CELL, runs([300.0, 301.0]))
-    means = {name: one.measure("val/rsum") for name, one in found.items()}
+    means = {name: one.runs(name, "val/rsum").measure("val/rsum") for name, one in found.items()}
     assert {name: mean and mean.mean for name, mean in means.items()} == {"1": 311.0, "5": 291.0}
 
 
@@ -137,7 +138,7 @@ def test_no_drift_is_called_one_as_seldom_as_stated(shared: float, seeds: tuple[
     found = is_found(drop, standard_error(1.0, seeds) * spread, freedom, matters=0.0, level=level)
     assert found.mean() <= level + 2 * np.sqrt(level / HISTORIES)
     for index in range(20):
-        window: list[CellRuns] = [runs(list(values), first=1 + start) for values in nights[index]]
+        window: list[CellRecord] = [runs(list(values), first=1 + start) for values in nights[index]]
         first = replace(runs(list(reference[index])), when="2026-01-02")
         one = compare_drift(first, window, "val/rsum", matters=1e-9, level=level_of(level, 1))
         assert one is not None and (one.finding is Finding.REGRESSION) == found[index]

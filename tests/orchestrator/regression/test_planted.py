@@ -9,7 +9,7 @@ import torch
 
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.regression.accepted import Accepted, CellRuns
+from orchestrator.regression.accepted import Accepted, CellRecord
 from orchestrator.regression.comparison import Finding
 from orchestrator.regression.rerun import cell_runs
 from orchestrator.regression.suite import Suite
@@ -41,7 +41,7 @@ CAUGHT = (Finding.REGRESSION, Finding.CHANGED)
 Change = Callable[[TrialConfig], TrialConfig]
 
 
-def train(suite: Suite, cell: int, seeds: range, data: Dataset, change: Change = lambda config: config) -> CellRuns:
+def train(suite: Suite, cell: int, seeds: range, data: Dataset, change: Change = lambda config: config) -> CellRecord:
     """Train a cell as a rerun does, and return its numbers as a rerun reads them from its journal."""
     title = suite.cells[cell].title
     history = History(
@@ -67,13 +67,13 @@ def reference(data: Dataset) -> Accepted:
     return Accepted("quick", "ada", "2026-01-02T03:04:05Z", "known to be right", cells)
 
 
-def judge(reference: Accepted, changed: Mapping[int, CellRuns]) -> SuiteResult:
+def judge(reference: Accepted, changed: Mapping[int, CellRecord]) -> SuiteResult:
     """Return what is found when some cells gave new numbers and the others what was accepted."""
     runs = {one.title: changed.get(number, reference.cells[one.title]) for number, one in enumerate(SUITE.cells)}
     return judge_suite(SUITE, runs, reference)
 
 
-def find(reference: Accepted, cell: int, runs: CellRuns) -> tuple[Finding, list[str]]:
+def find(reference: Accepted, cell: int, runs: CellRecord) -> tuple[Finding, list[str]]:
     """Return what is found about one cell when the others are as they were, and which numbers moved."""
     result = judge(reference, {cell: runs}).cells[cell]
     changes = [change for change in (result.score, *result.gradients) if change is not None]

@@ -15,7 +15,7 @@ from orchestrator.reference.published import RETRIEVAL, published_row
 from orchestrator.regression.accepted import (
     Accepted,
     AcceptedError,
-    CellRuns,
+    CellRecord,
     read_accepted,
     what_changed,
     write_accepted,
@@ -28,6 +28,7 @@ from orchestrator.regression.suite import load_suite, shipped_suites
 from orchestrator.regression.verdict import SuiteResult, blind_cells, judge_suite
 from orchestrator.results.answer import Answer
 from orchestrator.views.html import sections_page
+from tests.support.regression_rates import sensitive_suite, share_with_alarms
 from tests.support.regression_results import CONDITIONS, accepted, make_suite, new, runs
 from trainables.config import TrainingConfig
 from trainables.errors import ConfigError
@@ -41,7 +42,7 @@ BOTH = accepted(nt_xent=runs(OLD), triplet=runs(OLD))
 
 
 def rerun(
-    nt_xent: CellRuns, triplet: CellRuns, reference: Accepted | None = BOTH, **changes: Any
+    nt_xent: CellRecord, triplet: CellRecord, reference: Accepted | None = BOTH, **changes: Any
 ) -> tuple[SuiteResult, list[Answer]]:
     """Return what a rerun of two cells comes to, both accepted with the scores ``OLD``, and how it is told."""
     both, suite = new(nt_xent=nt_xent, triplet=triplet), make_suite(**changes)
@@ -100,8 +101,8 @@ def test_a_score_that_rose_with_other_gradients_is_changed_and_not_worse() -> No
 
 
 def test_a_seed_that_diverged_and_a_count_that_is_no_longer_reported_are_named() -> None:
-    broken = CellRuns(CONDITIONS, runs(SAME[:2]).values, {3: "diverged: train/loss is nan"})
-    silent = CellRuns(CONDITIONS, {seed: {"val/rsum": value} for seed, value in enumerate(SAME)}, {})
+    broken = CellRecord(CONDITIONS, runs(SAME[:2]).values, {3: "diverged: train/loss is nan"})
+    silent = CellRecord(CONDITIONS, {seed: {"val/rsum": value} for seed, value in enumerate(SAME)}, {})
     failed, lacking = rerun(broken, silent)[0].cells
     assert (failed.finding, failed.notes) == (Finding.FAILED, ("seed 3: diverged: train/loss is nan",))
     assert "no longer reported: last/cocos/i2t_negatives_per_query" in lacking.notes
@@ -112,7 +113,7 @@ def test_the_papers_decide_where_nothing_was_accepted() -> None:
         published=True, cells=[{"dataset": "scenes", "loss": "nt_xent"}, {"dataset": "f30k", "loss": "nt_xent"}]
     )
     values = {seed: {"val/rsum": 400.0, "test/rsum": 300.0 + seed} for seed in (1, 2, 3)}
-    ours = CellRuns(CONDITIONS, values, {})
+    ours = CellRecord(CONDITIONS, values, {})
     result = judge_suite(suite, {"scenes-vsepp-nt_xent": ours, "f30k-vsepp-nt_xent": ours}, None)
     unknown, known = result.cells
     assert (unknown.published, unknown.finding) == (None, Finding.UNKNOWN)
@@ -234,24 +235,9 @@ def test_a_suite_that_is_wrong_is_refused(setting: str, message: str) -> None:
 @pytest.mark.proof
 def test_whole_suites_without_any_change_raise_no_more_alarms_than_stated() -> None:
     """Scores and counts of four cells, drawn alike for reference, rerun and past; every difference matters."""
-    rng, suites, alarms = np.random.default_rng(3), 600, 0
-    cells = [{"dataset": f"pets{number}", "loss": "nt_xent"} for number in range(4)]
-    suite = make_suite(cells=cells, matters=1e-9, gradients_matter=1e-9, false_alarms=0.1)
-
-    def draw(seeds: range) -> dict[str, CellRuns]:
-        values = rng.normal([400.0, 2.0, 30.0, 30.0], [3.0, 0.1, 2.0, 2.0], (len(cells), len(seeds), 4))
-        names = ("val/rsum", "last/train/loss", "first/cocos/negatives", "last/cocos/negatives")
-        rows = [
-            {seed: dict(zip(names, row, strict=True)) for seed, row in zip(seeds, one, strict=True)} for one in values
-        ]
-        return {cell.title: CellRuns(CONDITIONS, one) for cell, one in zip(suite.cells, rows, strict=True)}
-
-    for _ in range(suites):
-        first, known, newest = draw(range(6)), draw(range(10, 16)), draw(range(20, 23))
-        reference = Accepted("quick", "ada", "2026-01-02T03:04:05Z", "right", known, first)
-        nights = {str(night): draw(range(20, 23)) for night in range(2)}
-        alarms += judge_suite(suite, newest, reference, nights).finding in (Finding.REGRESSION, Finding.CHANGED)
-    assert alarms <= stats.binom.ppf(0.999, suites, suite.false_alarms)
+    suites, suite = 600, sensitive_suite(4, 0.1)
+    share = share_with_alarms(np.random.default_rng(3), suite, [1.0] * 4, suites, nights=2)
+    assert share * suites <= stats.binom.ppf(0.999, suites, suite.false_alarms)
 
 
 def test_the_rate_of_false_alarms_is_divided_between_groups_tests_and_looks() -> None:
@@ -305,9 +291,9 @@ def test_a_changed_cell_names_what_moved_most_and_calls_no_large_move_well() -> 
     moved = {1: (1.0, 9.0, 0.5), 2: (1.2, 9.4, 1.0), 3: (1.4, 9.2, 0.0)}
     names = ("last/cocos/i2t_negatives_per_query", "last/train/loss", "last/cocos/i2t_negatives_per_batch")
 
-    def cell(rows: dict[int, tuple[float, ...]]) -> CellRuns:
+    def cell(rows: dict[int, tuple[float, ...]]) -> CellRecord:
         values = {seed: {"val/rsum": 300.0 + seed, **dict(zip(names, row, strict=True))} for seed, row in rows.items()}
-        return CellRuns(CONDITIONS, values, {})
+        return CellRecord(CONDITIONS, values, {})
 
     _, (_, changed, _) = rerun(cell(moved), runs(OLD[:3]), accepted(nt_xent=cell(old), triplet=runs(OLD[:3])))
     assert changed.verdict == "changed"
