@@ -140,7 +140,7 @@ def test_unchanged_gradients_raise_as_many_alarms_as_stated_both_ways_together()
     found = is_found(np.abs(change), spread * standard_error(1.0, SEEDS), 7, matters=0.0, level=0.02 / 2)
     assert found.mean() == pytest.approx(0.02, abs=0.0015)
     assert (found & (change > 0)).mean() == pytest.approx(0.01, abs=0.0012)
-    for index in range(20):
+    for index in range(400):
         before, after = runs(old[index]), runs(new[index])
         one = compare_gradient(before, after, "count", matters=1e-9, level=0.02)
         assert (one.finding is Finding.CHANGED) == found[index]
