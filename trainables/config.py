@@ -24,6 +24,7 @@ from trainables.hyper_parameters import Space
 from trainables.loss_parameters import LOSS_TABLE
 from trainables.metric_table import may_select, name_parts
 from trainables.model_parameters import (
+    ENCODER_KEY,
     FEATURES,
     MODEL_TABLE,
     check_embedding_size,
@@ -49,7 +50,7 @@ NO_FEATURES = "none"
 """Image features of a model that reads further inputs alone."""
 
 PIXEL_MODELS = ("vsepp",)
-"""The models that can be trained from pixels."""
+"""The models that can be trained from pixels instead of features."""
 
 PAIR_MODELS = tuple(name for name, entry in MODEL_TABLE.items() if entry.compares_sets)
 """The models that compare sets of vectors, of which no bank of embeddings is kept."""
@@ -415,7 +416,23 @@ class TrialConfig:
         """
         check_weights(str(self.model_parameters.get("weights", "DEFAULT")), "model_parameters.weights")
 
+    def _check_encoder(self) -> None:
+        if FEATURES[self.model] != PIXELS:
+            return
+        if self.model_parameters.get("encoder") is None:
+            raise ConfigError(
+                f"{ENCODER_KEY}: {self.model} needs the folder of an encoder of open_clip or transformers; set it to "
+                "an absolute path"
+            )
+        if self.training.finetune:
+            raise ConfigError(f"training.finetune: {self.model} always reads pixels; leave it out")
+        trained = self.model_parameters.get("trained", MODEL_TABLE[self.model].parameters["trained"].default)
+        for name, part in (("blocks", "blocks"), ("rank", "lora"), ("alpha", "lora")):
+            if name in self.model_parameters and trained not in (part, "none"):
+                raise ConfigError(f"model_parameters.{name}: goes with trained: {part}, and trained is {trained}")
+
     def _check_pixels(self) -> None:
+        self._check_encoder()
         if self.training.finetune and self.model not in PIXEL_MODELS:
             raise ConfigError(
                 f"training.finetune: {self.model} reads {FEATURES[self.model]} features and cannot be trained from "

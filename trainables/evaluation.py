@@ -77,7 +77,7 @@ def evaluate_checkpoint(
     """
     model, _ = load_best(directory, data)
     where = choose_device(device)
-    return evaluate(model.to(where), ResidentSplit(data.splits[split], where, model.crop_size), folds=folds)
+    return evaluate(model.to(where), ResidentSplit(data.splits[split], where, model.reading), folds=folds)
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def rank_checkpoint(
     ranked = {}
     with evaluating(model):
         for name in splits:
-            images, captions, _ = _encode(model, ResidentSplit(data.splits[name], where, model.crop_size))
+            images, captions, _ = _encode(model, ResidentSplit(data.splits[name], where, model.reading))
             scores = model.scores(images, captions)
             ranked[name] = rank_split(data.splits[name], scores, (judgements or {}).get(name, ()))
     return ranked
@@ -216,7 +216,7 @@ def evaluating(model: RetrievalModel) -> Iterator[None]:
 
 def encode_images(model: RetrievalModel, split: ResidentSplit) -> Any:
     """Return the encoded images of a split, a ``Gallery``, in the order of the split."""
-    chunks = split.image_chunks(CROPS if model.crop_size else CHUNK)
+    chunks = split.image_chunks(CROPS if model.reading.view else CHUNK)
     with model.computing():
         return model.gather(model.encode_images(images) for images in chunks)
 

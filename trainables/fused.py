@@ -60,7 +60,7 @@ class FusedTrials:
         Raises:
             CheckpointError: If ``resume`` is damaged or belongs to another trial.
         """
-        neighbours = (other for other in self._trials.values() if other.data is data and not other.model.crop_size)
+        neighbours = (other for other in self._trials.values() if other.data is data and not other.model.reading.view)
         beside = None if config.training.finetune else next(neighbours, None)
         trial = Trial(config, data, self._device, is_new=resume is None, beside=beside)
         report = None if resume is None else trial.restore(resume)
@@ -137,7 +137,7 @@ def stack_shape(trial: Trial) -> Hashable:
     rest = {key: value for key, value in trial.config.model_parameters.items() if key not in model.stacked_settings}
     ragged = training.batches == "images" and captions.min() != captions.max()
     return (
-        None if model.can_stack and not model.crop_size and not bank_size(trial.loss) else alone,
+        None if model.can_stack and not model.reading.view and not bank_size(trial.loss) else alone,
         type(model),
         model.precision,
         tuple(parameter.shape for parameter in model.parameters()),

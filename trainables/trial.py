@@ -111,8 +111,8 @@ class Trial:
         self.config, self.data, self.epoch = config, data, 0
         self.model = build_model(config, data, pretrained=is_new).to(device)
         if beside is None:
-            self.train_split = ResidentSplit(data.splits["train"], device, self.model.crop_size)
-            self.val_split = ResidentSplit(data.splits["val"], device, self.model.crop_size)
+            self.train_split = ResidentSplit(data.splits["train"], device, self.model.reading)
+            self.val_split = ResidentSplit(data.splits["val"], device, self.model.reading)
         else:
             self.train_split, self.val_split = beside.train_split, beside.val_split
         self.loss = build_loss(config.loss, **config.loss_parameters)

@@ -115,7 +115,7 @@ def ask_model(checkpoint: Path, data: "Dataset", source: "Source", split: str, t
     where = choose_device(device)
     part = data.splits[split]
     with evaluating(model.to(where)):
-        resident = ResidentSplit(part, where, model.crop_size)
+        resident = ResidentSplit(part, where, model.reading)
         scores = model.scores(encode_images(model, resident), encode_captions(model, resident))
         everything = torch.arange(len(part.image_ids)), torch.arange(len(part.captions))
         asked_images, asked_captions = (_spread(len(places)) for places in everything)

@@ -243,7 +243,7 @@ def measure_checkpoint(
 
     model, _ = load_best(directory, data)
     where = choose_device(device)
-    split = ResidentSplit(data.splits["train"], where, model.crop_size)
+    split = ResidentSplit(data.splits["train"], where, model.reading)
     now = config.at(best["epoch"])
     # Learned hyper-parameters have the values of the best model; a checkpoint without any lacks the key.
     loss = with_values(build_loss(now.loss, **now.loss_parameters), best.get(LEARNED, {}))

@@ -136,7 +136,7 @@ def write_retriever(
     model, config = load_best(checkpoint, data)
     part = data.splits[split]
     with evaluating(model):
-        resident = ResidentSplit(part, torch.device("cpu"), model.crop_size)
+        resident = ResidentSplit(part, torch.device("cpu"), model.reading)
         gallery = {"images": encode_images(model, resident), "captions": encode_captions(model, resident)}
     folder.mkdir(parents=True)
     save_file({name: value.contiguous() for name, value in model.state_dict().items()}, folder / MODEL)

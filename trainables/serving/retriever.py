@@ -19,7 +19,7 @@ from torch import Tensor
 
 from trainables.config import TrialConfig
 from trainables.data.inputs import INPUTS, CaptionInput, ImageInput
-from trainables.data.pictures import center_crop, decode
+from trainables.data.pictures import decode
 from trainables.data.sentences import text_key
 from trainables.errors import CheckpointError, DataError, reason_of
 from trainables.evaluation import evaluating
@@ -210,11 +210,12 @@ class Retriever:
                 place = names.index(name)
                 return self._images[place : place + 1]
         if _is_file(image):
-            if not self._model.crop_size:
+            view = self._model.reading.view
+            if view is None:
                 return self._encode_features(
                     features_of_picture(Path(image), self.about["origin"], self._config.features, self._folder)
                 )
-            return self._encode(torch.from_numpy(center_crop(decode(Path(image)), self._model.crop_size).copy())[None])
+            return self._encode(torch.from_numpy(view(decode(Path(image)), None).copy())[None])
         raise DataError(
             f"{image!s:.200}: neither an image of {self.about['dataset']} {self.about['split']} "
             f"({', '.join(self.about['images'][:3])} ...) nor a file"
@@ -229,7 +230,7 @@ class Retriever:
     @property
     def reads_pictures(self) -> bool:
         """Whether a new picture can be encoded: by the model, or by the backbone of the dataset's features."""
-        return bool(self._model.crop_size) or missing_origin(self.about["origin"], self._folder) is None
+        return self._model.reading.view is not None or missing_origin(self.about["origin"], self._folder) is None
 
     def _encode_features(self, features: np.ndarray) -> Gallery:
         if read := [name for name in self._config.inputs if isinstance(INPUTS[name], ImageInput)]:
