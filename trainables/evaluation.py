@@ -158,6 +158,7 @@ def load_best(directory: Path, data: Dataset) -> tuple[RetrievalModel, TrialConf
         )
     config = TrialConfig.from_dict(payload["config"])
     model = build_model(config, data, pretrained=False)
+    check_encoder_of(directory, payload, model)
     model.load_state_dict(payload["model"])
     return model, config
 
@@ -170,6 +171,15 @@ def check_tokenizer_of(directory: Path, payload: Mapping[str, Any], data: Datase
         raise CheckpointError(
             f"{directory}: trained with the tokenizer {trained}, but the captions of {data.name} are cut by {here} "
             f"here; evaluate or resume it with tokenizer {trained.split()[0]}"
+        )
+
+
+def check_encoder_of(directory: Path, payload: Mapping[str, Any], model: RetrievalModel) -> None:
+    """Refuse a checkpoint of an encoder whose files have changed since (``CheckpointError``)."""
+    if payload.get("encoder", "") != model.origin_digest:
+        folder = payload["config"]["model_parameters"].get("encoder")
+        raise CheckpointError(
+            f"{directory}: trained from other files than {folder} holds now; put the files of its training there again"
         )
 
 

@@ -25,7 +25,7 @@ from trainables.data.batches import Batch, ResidentSplit, draw_batches, epoch_ba
 from trainables.data.dataset import Dataset
 from trainables.data.tokenizers import ENGLISH
 from trainables.errors import Blaming, CheckpointError, DivergedError
-from trainables.evaluation import check_tokenizer_of, evaluate, measure_contributions
+from trainables.evaluation import check_encoder_of, check_tokenizer_of, evaluate, measure_contributions
 from trainables.files import parse_state
 from trainables.losses import NotANumberError, build_loss
 from trainables.models import build_model
@@ -119,7 +119,7 @@ class Trial:
         self.optimizer = build_optimizer(self.model.parameters(), config.training, self.model.backbone_parameters())
         decay = config.training.weight_average
         self.average = WeightAverage(self.model, decay) if decay > 0 else None
-        self.learned = LearnedParameters(device)
+        self.learned = LearnedParameters(device, self.model.initial_values)
         self.metrics: dict[str, float] = {}
         self.best_epoch, self.best_value = 0, -math.inf
         self.best_weights: dict[str, Tensor] = {}
@@ -279,6 +279,8 @@ class Trial:
         origin = {"config": self.config.to_dict(), "digest": self.data.digest}
         if (tokenizer := self.data.vocabulary.tokenizer) != ENGLISH:
             origin["tokenizer"] = tokenizer.identity
+        if self.model.origin_digest:
+            origin["encoder"] = self.model.origin_digest
         # Cloned, because parameters of a stacked trial are views, and saving a view saves the whole tensor behind it.
         weights = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
         state = {"model": weights, "optimizer": self.optimizer.state_dict()}
@@ -320,6 +322,7 @@ class Trial:
         if longer.until(state["epoch"]) != here.until(state["epoch"]):
             raise CheckpointError(f"{directory}: written by a trial with another config; resume it with its own")
         check_tokenizer_of(directory, state, self.data)
+        check_encoder_of(directory, state, self.model)
         if state["digest"] != self.data.digest:
             raise CheckpointError(f"{directory}: trained on other data than {self.data.name} here holds")
 

@@ -28,6 +28,7 @@ from trainables.data.pictures import random_part
 from trainables.data.reading import Reading
 from trainables.encoders import read_encoder
 from trainables.encoders.blocks import Part, open_part
+from trainables.encoders.kept import keep, kept_name
 from trainables.encoders.pretrained import CAPTIONS, IMAGES, NoEncoderError, PretrainedEncoder, folder_digest
 from trainables.model_parameters import ENCODER_KEY, MODEL_TABLE
 from trainables.models.retrieval_model import RetrievalModel
@@ -68,10 +69,11 @@ class CLIP(RetrievalModel):
             NoEncoderError: If the encoder has one side alone, or no such part.
         """
         super().__init__()
+        self._folder = ""
         if {*encoder.sides} != {IMAGES, CAPTIONS}:
             raise NoEncoderError(f"{ENCODER_KEY}: {encoder.name} makes features of one side alone; take CLIP or SigLIP")
         # In an attribute that torch does not look into: what is frozen is no parameter of the model.
-        self._encoder, self._is_trained, self._crop_area = encoder, trained != "none", crop_area
+        self._encoder, self._trained, self._crop_area = encoder, trained, crop_area
         for name, parameter in open_part(encoder.network, trained, blocks=blocks, rank=rank, alpha=alpha).items():
             # Torch takes no dots in the name of a parameter.
             self.register_parameter(name.replace(".", "/"), parameter)
@@ -88,7 +90,7 @@ class CLIP(RetrievalModel):
         with torch.random.fork_rng(devices=[]):
             encoder = read_encoder(folder, key=ENCODER_KEY)
         model = cls(encoder, **named)
-        model.origin_digest = folder_digest(Path(folder))
+        model._folder, model.origin_digest = folder, folder_digest(Path(folder))
         return model
 
     def encode_images(self, pixels: Tensor) -> Tensor:
@@ -103,11 +105,18 @@ class CLIP(RetrievalModel):
     def train(self, mode: bool = True) -> Self:
         """Switch between training and evaluation mode; a frozen encoder stays in evaluation mode."""
         super().train(mode)
-        network = self._encoder.network.train(mode and self._is_trained)
+        network = self._encoder.network.train(mode and self._trained != "none")
         for module in network.modules():
             if isinstance(module, nn.modules.batchnorm._BatchNorm):
                 module.eval()
         return self
+
+    def pack_origin(self, folder: Path) -> str:
+        """Keep the encoder's files, see ``trainables.encoders.kept``."""
+        encoder = read_encoder(self._folder, key=ENCODER_KEY)
+        encoder.libraries = (*encoder.libraries, *(["peft"] if self._trained == "lora" else []))
+        keep(encoder, folder)
+        return kept_name(encoder.digest)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move or convert the encoder too; the trained parameters are the same objects in both."""

@@ -11,6 +11,7 @@ would run cuDNN's GRU in float16, which would need scaled gradients.
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any, Self
 
 import torch
@@ -182,6 +183,13 @@ class RetrievalModel(nn.Module, ABC):
 
     def train_backbone(self, trained: bool) -> None:
         """Train the backbone or freeze it; called before each epoch. Models without a backbone do nothing."""
+
+    def pack_origin(self, folder: Path) -> str:
+        """Put what the model needs beside its parameters into a packed folder, and return the name of that.
+
+        Most models need nothing, and return an empty text.
+        """
+        return ""
 
     def constrain(self) -> None:
         """Project the parameters onto their allowed set; called after each optimiser step.

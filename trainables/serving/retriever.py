@@ -17,7 +17,6 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from trainables.config import TrialConfig
 from trainables.data.inputs import INPUTS, CaptionInput, ImageInput
 from trainables.data.pictures import decode
 from trainables.data.sentences import text_key
@@ -25,7 +24,15 @@ from trainables.errors import CheckpointError, DataError, reason_of
 from trainables.evaluation import evaluating
 from trainables.representations import Gallery, converted, from_tensors
 from trainables.seeding import choose_device
-from trainables.serving.packed import GALLERY, MODEL, build_unloaded, read_about, use_packed, vocabulary_of
+from trainables.serving.packed import (
+    GALLERY,
+    MODEL,
+    build_unloaded,
+    packed_config,
+    read_about,
+    use_packed,
+    vocabulary_of,
+)
 from trainables.serving.queries import CaptionEncoder, caption_extractor, features_of_picture, missing_origin
 
 if TYPE_CHECKING:
@@ -73,7 +80,7 @@ class Retriever:
         self._device = choose_device(device)
         try:
             use_packed(folder, self.about, trust=trust_plugins)
-            self._config = TrialConfig.from_dict(self.about["config"])
+            self._config = packed_config(folder, self.about)
             self._vocabulary = vocabulary_of(self.about)
             tensors = load_file(folder / GALLERY)
             gallery = {name: from_tensors(name, tensors) for name in ("images", "captions")}
@@ -140,7 +147,7 @@ class Retriever:
 
     def _words_of(self, caption: str | None) -> tuple[Sequence[str], Sequence[str]]:
         """Return the words of a caption, and those that say nothing to the model; an encoder reads parts of words."""
-        if caption is None or isinstance(self._extractor, CaptionEncoder):
+        if caption is None or isinstance(self._extractor, CaptionEncoder) or self._model.reading.number:
             return [], []
         reads = self._vocabulary if self._extractor is None else self._extractor
         return reads.tokenizer(caption), reads.unknown(caption)
@@ -173,7 +180,8 @@ class Retriever:
     def _query_caption(self, caption: str) -> Gallery:
         if read := [name for name in self._config.inputs if isinstance(INPUTS[name], CaptionInput)]:
             return self._known_caption(caption, read[0])
-        tokens = torch.tensor([self._vocabulary.encode(caption)])
+        number = self._model.reading.number
+        tokens = torch.tensor([self._vocabulary.encode(caption)] if number is None else np.array(number([caption])))
         lengths = torch.tensor([tokens.shape[1]])
         if self._config.reads_text_features:
             if self._extractor is None:
