@@ -58,7 +58,7 @@ class MicroBatches:
         self._device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
         self._parts: list[_Part] = []
 
-    def encode(self, batch: Batch) -> tuple[Tensor | Sets, Tensor | Sets]:
+    def encode(self, batch: Batch) -> tuple[Any, Any]:
         """Return the images and captions of a batch, which take the gradient of a loss; ``backward`` passes it on."""
         self._parts.clear()
         model = self._model
