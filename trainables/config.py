@@ -139,8 +139,8 @@ class TrainingConfig:
         epochs: Passes over the train split, >= 1.
         batches: ``pairs``: random image-caption pairs; ``images``: images, each with its captions (SmoothAP's).
         batch_size: Pairs, or images, a step, >= 2.
-        micro_batch: Number of images, and of captions, that are encoded at a time, >= 1; ``None`` is the whole batch.
-            It bounds the memory of activations; the gradient is that of the whole batch.
+        micro_batch: Images, and captions, that are encoded at a time, >= 1; ``None`` is all. It bounds the memory of
+            activations; the gradient is that of the whole batch.
         captions_per_image: With ``images``, number of captions of each image, drawn anew each epoch where it has more,
             >= 1.
         scale_epochs: With ``images``, multiply ``epochs``, ``learning_rate_drop_epochs`` and ``warmup_epochs`` by
