@@ -132,9 +132,7 @@ def test_the_page_knows_which_losses_have_a_published_convention(name: str) -> N
 )
 def test_every_parameter_of_a_model_stands_there_with_its_default(model: str, heading: str) -> None:
     table = rows(sections("reference/models.md")[heading])
-    defaults = {
-        name: "" if (value := entry.default) is None else value for name, entry in MODEL_PARAMETERS[model].items()
-    }
+    defaults = {name: entry.default for name, entry in MODEL_PARAMETERS[model].items()}
     assert {name: cells[0].strip("`") for name, cells in table.items() if cells[0] != "default"} == {
-        name: default if isinstance(default, str) else f"{default:g}" for name, default in defaults.items()
+        name: default or "" if isinstance(default, str | None) else f"{default:g}" for name, default in defaults.items()
     }

@@ -185,6 +185,23 @@ def test_a_resumed_trial_ends_like_an_undisturbed_one(
     resumed(config, data, tmp_path, 1)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_micro_batches_take_the_step_of_the_whole_batch(
+    folders: Callable[[str], Path], data: Dataset, kind: str
+) -> None:
+    sgd = {"optimizer": "sgd", "learning_rate": 0.1}
+    trials = []
+    for size in (None, 3):
+        config = config_of(folders(kind), trained="whole", micro_batch=size, **sgd)
+        trial = Trial(config, data, CPU)
+        trial.begin_epoch()
+        trial.train(2)
+        trials.append(dict(trial.model.named_parameters()))
+    whole, in_parts = trials
+    for name, value in whole.items():
+        torch.testing.assert_close(in_parts[name], value, rtol=0, atol=1e-6)
+
+
 def test_a_random_encoder_learns_a_few_scenes_by_heart(folders: Callable[[str], Path], data: Dataset) -> None:
     flat = {"epochs": 40, "learning_rate_drop_factor": 1.0}
     trial = Trial(config_of(folders("open_clip"), trained="whole", captions_per_image=5, **flat), data, CPU)
@@ -193,7 +210,8 @@ def test_a_random_encoder_learns_a_few_scenes_by_heart(folders: Callable[[str], 
     for _ in range(trial.config.training.epochs):
         trial.begin_epoch()
         trial.train()
-    assert before < 500 < evaluate(trial.model, trial.train_split)["rsum"] == 600
+    # Some of the captions fit two of the scenes.
+    assert before < 500 < 560 < evaluate(trial.model, trial.train_split)["rsum"]
 
 
 def test_a_learned_temperature_begins_with_that_of_the_encoder(folders: Callable[[str], Path], data: Dataset) -> None:
