@@ -156,6 +156,9 @@ class Trial:
         if self._has_static_steps(training):
             return self._train_statically(training, steps)
         clip = training.gradient_clip
+        if self.config.encoder is not None and next(self.model.parameters(), None) is None:
+            # Zero-shot: nothing is trained, and the loss of a batch is enough.
+            steps = 1
         batches = _counted(islice(self.batches(), steps), self.on_step)
         return train_epoch(
             *(self.model, self.loss, self.optimizer, batches, clip, self.epoch),

@@ -7,6 +7,7 @@ from itertools import accumulate
 from typing import Any
 
 from trainables.config import TrialConfig
+from trainables.model_parameters import published_parameters
 from trainables.parameter_values import LEARNED
 
 SHARE_OF_BEST = 0.95
@@ -83,6 +84,12 @@ class Trial:
     environments: tuple[Mapping[str, Any], ...] = ()
     _best: tuple[int, int | None] = field(default=(0, None), init=False, repr=False, compare=False)
     _trained: tuple[int, float | None] = field(default=(0, None), init=False, repr=False, compare=False)
+
+    @property
+    def is_zero_shot(self) -> bool:
+        """Whether a pretrained model is evaluated as it was published: the trial has no point of the search space."""
+        published = published_parameters(self.config.model)
+        return bool(published) and self.params == {f"model.{name}": value for name, value in published.items()}
 
     @property
     def parameters(self) -> dict[str, Any]:
