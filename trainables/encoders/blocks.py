@@ -120,7 +120,7 @@ def _add_adapters(network: nn.Module, rank: int, alpha: float) -> None:
         for inner, module in members.named_modules()
         if isinstance(module, nn.Linear)
     ]
-    config = LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=0.0, bias="none", target_modules=linear_maps)  # type: ignore[arg-type]
+    config = LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=0.0, bias="none", target_modules=linear_maps)
     inject_adapter_in_model(config, network)
     network.requires_grad_(False)
 
