@@ -61,7 +61,7 @@ LEVELS = (
     {"judged_ranks", "judgements", "judgement_files", "cocos"},
     {"models", "encoders", "dataset_description"},
     {"evaluation", "optimizers", "capturable"},
-    {"trial", "training_steps", "static_steps", "serving"},
+    {"trial", "training_steps", "micro_batches", "static_steps", "serving"},
     {"fused", "epochs_ahead"},
     {"cost", "contracts"},
 )

@@ -159,7 +159,7 @@ class Trial:
         batches = _counted(islice(self.batches(), steps), self.on_step)
         return train_epoch(
             *(self.model, self.loss, self.optimizer, batches, clip, self.epoch),
-            *(self.learned, self.count_step, self.average),
+            *(self.learned, self.count_step, self.average, training.micro_batch),
         )
 
     def _has_static_steps(self, training: TrainingConfig) -> bool:
