@@ -103,6 +103,9 @@ class Trial:
         sections = {"training": vars(self.config.training), "model": self.config.model_parameters}
         settings = {f"{section}.{name}": value for section, of in sections.items() for name, value in of.items()}
         beside = {name: settings[name] for name in self.params if name in settings}
+        if self.is_zero_shot:
+            # Its loss has no effect.
+            return beside
         chosen = {"loss": self.config.loss} if "loss" in self.params else {}
         # Where the search chose the loss, the names of its parameters begin with the name of the loss.
         suggested = {name.removeprefix(f"{self.config.loss}."): value for name, value in self.params.items()}
