@@ -71,7 +71,7 @@ class TrainablesWorkload:
         """
         if is_bucket(self.data_root):
             ObjectStore.parse(self.data_root).reach()
-        digests = {}
+        digests: dict[str, str] = {}
         # All searches of a study read the same data.
         for cell in experiment.studies():
             config = experiment.trial_config(cell, {})
