@@ -270,7 +270,7 @@ class ConfirmationPlan(Record, frozen=True, kw_only=True, tag="confirmation_plan
         baseline: Label or loss of the baseline; ``None`` where there is none.
         looks: How often values had been seen when the plan was made, >= 0. Openings of test count, and replaced plans
             whose candidates could already be compared on val.
-        first: Seeds of each candidate in the first round of a race, >= 2; a race of an older version lacks it.
+        first: Seeds of each candidate in the first round of a race, >= 2; ``None`` of a fixed design.
         level: Level of the verdict if nothing had been seen before, in (0, 1); without it a fixed design has 0.04.
     """
 
