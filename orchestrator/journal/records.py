@@ -303,7 +303,7 @@ class EvaluatedOnTest(TrialRecord, frozen=True, kw_only=True, tag="test_evaluate
 
     Attributes:
         metrics: Metrics on the test split, by name without a prefix, e.g. ``rsum``; finite numbers.
-        ranks: The ranks of the queries, see ``trainables.ranks.Ranks.to_text``; older versions did not keep them.
+        ranks: The ranks of the queries, see ``trainables.ranks.Ranks.to_text``.
         judged: Ranks of the candidates that people judged to fit, a mapping a source of judgements. See
             ``trainables.judged_ranks.JudgedRanks.to_text``.
         values: Metric of a plug-in, of one direction -> the value of each test image, see
