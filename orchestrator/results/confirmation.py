@@ -35,7 +35,7 @@ from orchestrator.results.confirmation_plan import (
     wanted_plans,
 )
 from orchestrator.results.luck import variance_of_best
-from orchestrator.results.race import Race, run_race
+from orchestrator.results.race import LEAST, Race, run_race
 from orchestrator.results.runs import RunId, Runs
 from orchestrator.results.statistics import Sample
 from orchestrator.results.verdict import DatasetVerdict, judge
@@ -71,7 +71,7 @@ class Confirmation:
         """The rounds of the design so far."""
         plan, history = self.plan, self.history
         trials = {label: [trial for trial in self._trained if trial.candidate == label] for label in plan.candidates}
-        first = plan.first or plan.seeds
+        first = plan.first or plan.seeds or LEAST
         most = plan.trainings or first * len(trials)
         places = {label: {seed: place for place, seed in enumerate(self._seeds(label, most))} for label in trials}
         ended = {
