@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -73,8 +74,8 @@ def test_each_seed_starts_from_other_weights() -> None:
 def test_statistics_are_counted_on_the_same_batches_always(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[tuple[int, ...], ...]] = []
 
-    def note(model: Any, loss: Any, batches: Iterable[Batch], **_: Any) -> dict[str, Any]:
-        seen.append(captions_of(batches))
+    def note(model: Any, loss: Any, batches: Iterable[Batch], *, count: int, **_: Any) -> dict[str, Any]:
+        seen.append(captions_of(islice(batches, count)))
         return {}
 
     monkeypatch.setattr(trial_module, "measure_contributions", note)
