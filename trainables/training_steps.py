@@ -17,7 +17,7 @@ References:
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 
 import torch
 from torch import Tensor
@@ -226,6 +226,19 @@ class TrainingStep:
         return value.detach()
 
 
+Steps = Generator[None, None, float]
+"""Takes the steps of an epoch, yields after each, and returns their mean loss."""
+
+
+def finish(steps: Steps) -> float:
+    """Take all steps, and return their mean loss."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return float(end.value)
+
+
 def train_epoch(
     model: RetrievalModel,
     loss: Loss,
@@ -237,8 +250,8 @@ def train_epoch(
     watch: Callable[[Tensor, Batch], None] | None = None,
     average: WeightAverage | None = None,
     micro_batch: int | None = None,
-) -> float:
-    """Take one step for each batch and return the mean loss over the steps.
+) -> Steps:
+    """Take one step for each batch, yield after it, and return the mean loss over the steps.
 
     ``learned`` holds the hyper-parameters that the loss learns, which are also updated. ``watch`` is called before each
     step with the similarities and the batch. ``average`` is moved after each step. ``micro_batch`` images, and
@@ -261,4 +274,5 @@ def train_epoch(
         losses.add(value)
         if average is not None:
             average.step()
+        yield
     return losses.mean()

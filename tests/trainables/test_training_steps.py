@@ -22,7 +22,7 @@ from trainables.losses import NotANumberError, build_loss
 from trainables.models import build_model
 from trainables.models.retrieval_model import RetrievalModel
 from trainables.optimizers import SGD, AdamW, build_optimizer
-from trainables.training_steps import StepLosses, train_epoch
+from trainables.training_steps import StepLosses, Steps, finish, train_epoch
 from trainables.trial import COCOS_BATCHES, Trial
 
 CPU = torch.device("cpu")
@@ -56,7 +56,12 @@ def test_each_epoch_and_each_seed_has_an_order_of_its_own(settings: dict[str, An
 
 def test_each_epoch_and_each_seed_draws_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loss that samples, as WARP does, draws from torch's generator."""
-    monkeypatch.setattr(trial_module, "train_epoch", lambda *arguments: float(torch.rand(())))
+
+    def drawing(*arguments: object) -> Steps:
+        yield
+        return float(torch.rand(()))
+
+    monkeypatch.setattr(trial_module, "train_epoch", drawing)
     drawn = []
     for seed in (0, 1, 0):
         trial = Trial(tiny_config(seed=seed), DATA, CPU)
@@ -130,7 +135,9 @@ def test_a_step_takes_the_gradient_of_its_own_batch_in_training_mode(monkeypatch
     taken: list[Tensor] = []
     # Steps of nothing: the weights stay those that the expected gradients are of.
     monkeypatch.setattr(SGD, "step", lambda self: taken.append(torch.cat([p.grad.flatten() for p in parameters])))
-    train_epoch(model.eval(), loss, build_optimizer(model.parameters(), config.training), batches, None, epoch=1)
+    finish(
+        train_epoch(model.eval(), loss, build_optimizer(model.parameters(), config.training), batches, None, epoch=1)
+    )
     assert model.training
     torch.testing.assert_close(taken, expected)
 
@@ -302,7 +309,9 @@ def test_a_bank_of_earlier_batches_has_the_losses_and_gradients_of_a_double_loop
         torch.manual_seed(epoch)
         losses, from_bank = warp_with_bank(vectors, size, margin=0.7, rate=0.2)
         torch.manual_seed(epoch)
-        loss = train_epoch(model, build_loss("warp", margin=0.7, bank=size), optimizer, bank_batches(), None, epoch)
+        loss = finish(
+            train_epoch(model, build_loss("warp", margin=0.7, bank=size), optimizer, bank_batches(), None, epoch)
+        )
         assert from_bank > 0
         assert loss == pytest.approx(np.mean(losses))
         for name, values in model.named_parameters():
@@ -312,6 +321,6 @@ def test_a_bank_of_earlier_batches_has_the_losses_and_gradients_of_a_double_loop
 def test_a_model_that_compares_sets_has_no_bank() -> None:
     model = Trial(replace(tiny_config(), model="scan"), REGIONS, CPU).model
     with pytest.raises(ConfigError, match="warp.bank: SCAN"):
-        train_epoch(model, build_loss("warp", bank=8), torch.optim.SGD(model.parameters(), 0.1), [], None, 1)
+        finish(train_epoch(model, build_loss("warp", bank=8), torch.optim.SGD(model.parameters(), 0.1), [], None, 1))
     with pytest.raises(ConfigError, match="warp.bank: scan"):
         TrialConfig(dataset="tiny", model="scan", loss="warp", loss_parameters={"bank": 8})
