@@ -60,7 +60,7 @@ NO_BANK = "warp.bank: {} compares sets of vectors, of which no bank is kept; lea
 ParameterValue = bool | int | float | str | tuple[float, ...]
 """Value of a hyper-parameter: a number, a word, or coefficients."""
 
-TOKENIZERS = ("english", "words", "characters")
+TOKENIZERS = ("english", "words", "characters", "labels")
 """The tokenizers that ship; see ``trainables.data.tokenizers``."""
 
 GraphUse = Literal["auto", "on", "off"]

@@ -136,6 +136,7 @@ def stack_shape(trial: Trial) -> Hashable:
     captions = split.image_of_caption.bincount(minlength=split.image_count).clamp(max=training.captions_per_image)
     rest = {key: value for key, value in trial.config.model_parameters.items() if key not in model.stacked_settings}
     ragged = training.batches == "images" and captions.min() != captions.max()
+    has_labels = split.labels is not None or split.caption_labels is not None
     return (
         None if model.can_stack and not model.crop_size and not bank_size(trial.loss) else alone,
         type(model),
@@ -147,7 +148,7 @@ def stack_shape(trial: Trial) -> Hashable:
         (training.batches, training.batch_size, training.captions_per_image, training.length_buckets),
         (training.duplicates, training.augment, training.gradient_clip),
         # Where batches differ in size or positives, only trials with equal batches can be stacked.
-        own_batches if ragged or training.length_buckets > 1 or split.labels is not None else None,
+        own_batches if ragged or training.length_buckets > 1 or has_labels else None,
     )
 
 
