@@ -150,6 +150,7 @@ def stack_shape(trial: Trial) -> Hashable:
     rest = {key: value for key, value in trial.config.model_parameters.items() if key not in model.stacked_settings}
     whole = training.micro_batch is None
     ragged = training.batches == "images" and captions.min() != captions.max()
+    has_labels = split.labels is not None or split.caption_labels is not None
     return (
         None if model.can_stack and not model.reading.view and whole else alone,
         type(model),
@@ -161,7 +162,7 @@ def stack_shape(trial: Trial) -> Hashable:
         (training.batches, training.batch_size, training.captions_per_image, training.length_buckets),
         (training.duplicates, training.augment, training.gradient_clip, training.bank),
         # Where batches differ in size or positives, only trials with equal batches can be stacked.
-        own_batches if ragged or training.length_buckets > 1 or split.labels is not None else None,
+        own_batches if ragged or training.length_buckets > 1 or has_labels else None,
     )
 
 

@@ -99,7 +99,7 @@ class TrainablesWorkload:
         # Studies mostly read the same data, in which repeats are looked for once.
         for config in {data_key(config): config for config in configs}.values():
             splits = self.open_data(config).splits
-            if splits["train"].labels is None:
+            if splits["train"].labels is None and splits["train"].caption_labels is None:
                 of_data = repeat_warnings({name: members_of(split) for name, split in splits.items()})
                 caveats.setdefault(config.dataset, []).extend(f"{config.dataset}: {sentence}." for sentence in of_data)
         return {dataset: list(dict.fromkeys(sentences)) for dataset, sentences in caveats.items() if sentences}
