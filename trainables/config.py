@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
 from trainables.errors import ConfigError
@@ -436,6 +437,8 @@ class TrialConfig:
             ConfigError: If ``model_parameters.weights`` names no file.
         """
         check_weights(str(self.model_parameters.get("weights", "DEFAULT")), "model_parameters.weights")
+        if self.encoder is not None and not Path(self.encoder).is_dir():
+            raise ConfigError(f"{ENCODER_KEY}: there is no folder {self.encoder}")
 
     def _check_encoder(self) -> None:
         if FEATURES[self.model] != PIXELS:
@@ -476,6 +479,11 @@ class TrialConfig:
         if self.training.finetune:
             return PIXELS
         return "regions" if self._pools_regions else FEATURES[self.model]
+
+    @property
+    def encoder(self) -> str | None:
+        """Folder of the encoder that is trained; ``None`` for a model without one."""
+        return str(self.model_parameters["encoder"]) if FEATURES[self.model] == PIXELS else None
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -275,6 +275,12 @@ MODEL_PARAMETERS: NameTable[Entries] = NameTable(
 )
 """Model -> parameter -> its entry, of plug-ins too."""
 
+
+def published_parameters(model: str) -> dict[str, object]:
+    """Return the parameters of a pretrained model as it was published; empty for a model that is always trained."""
+    return {name: entry.published for name, entry in MODEL_PARAMETERS[model].items() if entry.published is not None}
+
+
 READS_LENGTHS = tuple(name for name, entry in MODEL_TABLE.items() if entry.reads_lengths)
 """The models that read images, or clips, of different numbers of regions, or frames."""
 

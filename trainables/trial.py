@@ -167,6 +167,9 @@ class Trial:
         if self._has_static_steps(training):
             return (yield from self._train_statically(training, steps))
         clip = training.gradient_clip
+        if self.config.encoder is not None and next(self.model.parameters(), None) is None:
+            # Zero-shot: nothing is trained, and the loss of a batch is enough.
+            steps = 1
         batches = _counted(islice(self.batches(), steps), self.on_step)
         bank = make_bank(training.bank, self.model)
         loss = yield from train_epoch(

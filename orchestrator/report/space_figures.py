@@ -92,7 +92,8 @@ class SearchedTrials:
     """
 
     def __init__(self, study: Study, band: Band | None = None) -> None:
-        self.study, self.band, self.trials = study, band, study.valued
+        self.study, self.band = study, band
+        self.trials = [trial for trial in study.valued if not trial.is_zero_shot]
         self.values = [trial.best_value or 0.0 for trial in self.trials]
         # In conditional search spaces a trial may lack a parameter; only parameters that every trial has can be drawn.
         first = self.trials[0].params if self.trials else {}

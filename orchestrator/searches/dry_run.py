@@ -411,7 +411,9 @@ def _space(study: StudyPlan) -> Table:
     points = study.points[:SHOWN]
     searched = {name.rpartition(".")[2] for name in study.space}
     follow = {name for point in points for name in point["loss_parameters"] if name not in searched}
-    names = [*study.space, *sorted(follow)]
+    # A pretrained model that is evaluated as it is has a parameter of its own.
+    apart = {name for point in points for name in point["params"] if name not in study.space}
+    names = [*study.space, *sorted(follow), *sorted(apart)]
     values = [[{**point["loss_parameters"], **point["params"]}.get(name) for point in points] for name in names]
     rows = [
         [name, study.space.get(name, ""), *("" if value is None else value_text(value) for value in row)]

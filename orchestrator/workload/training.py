@@ -71,7 +71,7 @@ class TrainablesWorkload:
         """
         if is_bucket(self.data_root):
             ObjectStore.parse(self.data_root).reach()
-        digests = {}
+        digests: dict[str, str] = {}
         # All searches of a study read the same data.
         for cell in experiment.studies():
             config = experiment.trial_config(cell, {})
@@ -79,7 +79,8 @@ class TrainablesWorkload:
             data = self.open_data(config)
             # Damaged judgements are refused now rather than when the test split is opened.
             _judgements(config.dataset, self.data_root, data)
-            digests[data_key(config)] = data.digest
+            digests |= {data_key(config): data.digest, **_encoder_digest(config)}
+            _check_encoder(cell, config, data)
             check_modality(config, data)
             check_region_counts(config, data)
             check_widths(config, data)
@@ -225,6 +226,12 @@ class TrainablesWorkload:
         """
         data = _dataset(config.dataset, self.data_root, **data_settings(config))
         expected = self.digests.get(data_key(config), data.digest)
+        for key, digest in _encoder_digest(config).items():
+            if self.digests.get(key, digest) != digest:
+                raise DataError(
+                    f"{platform.node()}: {config.encoder} holds other files than the driver's folder; put the same on "
+                    "every node"
+                )
         if data.digest != expected:
             raise DataError(
                 f"{platform.node()}: {config.dataset} under {self.data_root} is not what the driver has: its digest is "
@@ -252,6 +259,26 @@ class _Fused:
 
     def run_epoch(self, names: Sequence[str]) -> Mapping[str, Outcome]:
         return self._trials.run_epoch(names)
+
+
+def _encoder_digest(config: TrialConfig) -> dict[str, str]:
+    """Return the digest of the encoder that is trained, by a key as those of data; empty where there is none."""
+    if config.encoder is None:
+        return {}
+    from trainables.encoders.pretrained import folder_digest
+
+    return {f"{config.encoder}:encoder": folder_digest(Path(config.encoder))}
+
+
+def _check_encoder(cell: Cell, config: TrialConfig, data: Any) -> None:
+    """Refuse an encoder that cannot be read, or that has fewer blocks than a trial may train."""
+    if config.encoder is None:
+        return
+    from trainables.models import build_model
+
+    blocks = cell.space.model_parameters.get("blocks")
+    most = {} if blocks is None else {"blocks": max(blocks.ends())}
+    build_model(replace(config, model_parameters={**config.model_parameters, **most}), data)
 
 
 def _batch_sizes(experiment: Experiment, cell: Cell) -> list[tuple[str, int]]:
