@@ -67,7 +67,7 @@ def lay(words: Sequence[str], tokens: Sequence[str]) -> WordLayout:
 
     Example:
         >>> lay(["do", "n't", "run"], ["don't", "run"])
-        Layout(tokens=4, word_of=[-1, 0, 2, -1], first=[1, 1, 2])
+        WordLayout(tokens=4, word_of=[-1, 0, 2, -1], first=[1, 1, 2])
     """
     text = text_key("".join(words))
     word_starts = _starts([text_key(word) for word in words], text)
