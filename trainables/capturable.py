@@ -69,6 +69,11 @@ OBSTACLES = (
         "the CPU gathers the features of a batch",
         lambda parts: not parts.split.is_gathered_on_device,
     ),
+    Obstacle(
+        "`micro_batch`",
+        "Python draws the random numbers of a micro-batch twice",
+        lambda parts: parts.training.micro_batch is not None,
+    ),
     Obstacle("a train split without a full batch", "no batch is full", lambda parts: not _has_full_batch(parts)),
 )
 """What cannot be captured; the first row that applies gives the reason."""

@@ -33,7 +33,7 @@ class EpochReport:
             ``val/rsum_best``, ``time/epoch_seconds``, and ``cocos/...`` where due.
         is_best: Whether this epoch has the highest selection metric so far (the first of equals).
         save: Writes ``state.pt`` (to resume after this epoch) and ``best.pt`` (the model of the best epoch, to
-            evaluate) into a directory that exists. Must be called before the next report is requested.
+            evaluate) into a directory that exists. In a group of trials it must be called before the next epoch.
         not_replayed: Why no CUDA graph replays the steps, where ``training.graph`` asks for one; ``None`` otherwise.
     """
 

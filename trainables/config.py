@@ -54,8 +54,17 @@ PIXEL_MODELS = ("vsepp",)
 PAIR_MODELS = tuple(name for name, entry in MODEL_TABLE.items() if entry.compares_sets)
 """The models that compare sets of vectors, of which no bank of embeddings is kept."""
 
+BATCH_NORM_MODELS = tuple(name for name, entry in MODEL_TABLE.items() if entry.has_batch_norms)
+"""The models with batch norms, which are not trained in parts of a batch."""
+
 NO_BANK = "warp.bank: {} compares sets of vectors, of which no bank is kept; leave bank out"
 """The refusal of a bank with a model of ``PAIR_MODELS``, or with such a model of a plug-in."""
+
+NO_MICRO_BATCHES = (
+    "training.micro_batch: {} has batch norms, whose statistics are of the whole batch and not of its parts; "
+    "leave it out"
+)
+"""The refusal of micro-batches with a model that has batch norms."""
 
 ParameterValue = bool | int | float | str | tuple[float, ...]
 """Value of a hyper-parameter: a number, a word, or coefficients."""
@@ -130,6 +139,8 @@ class TrainingConfig:
         epochs: Passes over the train split, >= 1.
         batches: ``pairs``: random image-caption pairs; ``images``: images, each with its captions (SmoothAP's).
         batch_size: Pairs, or images, a step, >= 2.
+        micro_batch: Images, and captions, that are encoded at a time, >= 1; ``None`` is all. It bounds the memory of
+            activations; the gradient is that of the whole batch.
         captions_per_image: With ``images``, number of captions of each image, drawn anew each epoch where it has more,
             >= 1.
         scale_epochs: With ``images``, multiply ``epochs``, ``learning_rate_drop_epochs`` and ``warmup_epochs`` by
@@ -176,6 +187,7 @@ class TrainingConfig:
     epochs: Annotated[int, Allowed(1)] = 30
     batches: Literal["pairs", "images"] = "pairs"
     batch_size: Annotated[int, Allowed(2), Searched([32, 64, 128, 256]), Changeable()] = 128
+    micro_batch: Annotated[int | None, Allowed(1)] = None
     captions_per_image: Annotated[int, Allowed(1)] = 5
     scale_epochs: bool = False
     optimizer: Literal["adam", "sgd"] = "adam"
@@ -304,6 +316,7 @@ LEFT_OUT: Mapping[str, Any] = {"schedule": (), "val_images": None, "plugins": ()
 TRAINING_LEFT_OUT: Mapping[str, Any] = {
     "cocos_steps": 0,
     "patience": None,
+    "micro_batch": None,
     "learning_rate_schedule": "drops",
     "weight_decay_of": "all",
     "weight_average": 0.0,
@@ -394,6 +407,8 @@ class TrialConfig:
         check_model_parameters(self.model, self.model_parameters)
         check_embedding_size(self.model, self.training.embedding_size)
         self._check_pixels()
+        if self.training.micro_batch is not None and self.model in BATCH_NORM_MODELS:
+            raise ConfigError(NO_MICRO_BATCHES.format(self.model))
         check_bank(self.model, self.loss, self.loss_parameters.get("bank"))
         check_tokenizer(self.tokenizer)
         if self.val_images is not None and self.val_images < 1:

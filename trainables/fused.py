@@ -7,7 +7,8 @@ replaced while the other trials continue. Up to rounding, a trial has the result
 batches and draws depend only on its own seed and epoch.
 
 Trials may be at different epochs; trials with equal seed and epoch have equal batches, which are gathered once. Trials
-that cannot be stacked, such as those with a bank of embeddings, are trained one after another.
+that cannot be stacked, such as those with a bank of embeddings, are trained one after another. So are trials with
+micro-batches, which save the memory that a stack takes.
 
 Parameters of the stacked model, and statistics of its batch norms, have the shape (K, ...). The parameters of the
 single models become views of these tensors, and nothing is copied. An optimiser or a constraint that changes a single
@@ -135,9 +136,10 @@ def stack_shape(trial: Trial) -> Hashable:
     own_batches = (trial.config.seed, trial.epoch)
     captions = split.image_of_caption.bincount(minlength=split.image_count).clamp(max=training.captions_per_image)
     rest = {key: value for key, value in trial.config.model_parameters.items() if key not in model.stacked_settings}
+    whole = training.micro_batch is None
     ragged = training.batches == "images" and captions.min() != captions.max()
     return (
-        None if model.can_stack and not model.crop_size and not bank_size(trial.loss) else alone,
+        None if model.can_stack and not model.crop_size and not bank_size(trial.loss) and whole else alone,
         type(model),
         model.precision,
         tuple(parameter.shape for parameter in model.parameters()),

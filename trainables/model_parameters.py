@@ -111,6 +111,7 @@ class ModelEntry:
         reads_lengths: Whether it reads images, or clips, of different numbers of regions, or frames.
         reads_text_features: Whether it reads features of captions instead of their words.
         compares_sets: Whether it is a ``PairModel``, of whose sets no bank of embeddings is kept.
+        has_batch_norms: Whether statistics of a batch normalise its vectors in training.
         is_bounded: Whether its similarities are cosines, or means of such, in [-1, 1].
         parts: Number of equal parts into which it cuts its vectors.
     """
@@ -123,6 +124,7 @@ class ModelEntry:
     reads_lengths: bool = False
     reads_text_features: bool = False
     compares_sets: bool = False
+    has_batch_norms: bool = False
     is_bounded: bool = True
     parts: int = 1
 
@@ -153,6 +155,7 @@ MODEL_TABLE: Mapping[str, ModelEntry] = {
             "region_norm": HyperParameter("features", one_of("features", "published")),
             "norm_before_reasoning": HyperParameter(True, SWITCH),
         },
+        has_batch_norms=True,
     ),
     "scan": ModelEntry(
         made_by="scan.SCAN",
@@ -212,6 +215,7 @@ MODEL_TABLE: Mapping[str, ModelEntry] = {
         },
         inputs=lambda chosen: ("experts",),
         compares_sets=True,
+        has_batch_norms=True,
     ),
     "wsabie": ModelEntry(
         made_by="wsabie.WSABIE",

@@ -8,10 +8,11 @@ returns padded ``Sets`` for a batch. A split is kept as ``PackedSets``, without 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 LENGTHS = ".lengths"
 """Ending that the name of the sets' lengths adds to the name of the sets' vectors in a file."""
@@ -105,6 +106,28 @@ class Captions:
 
 CaptionInputs = Tensor | Captions
 """What a model reads of C captions: word ids (C, T) or features (C, D); with further inputs, ``Captions``."""
+
+
+def part_of(inputs: Any, places: slice) -> Any:
+    """Return the inputs, or the lengths, of some of a batch's images, or captions."""
+    if isinstance(inputs, Tensor):
+        return inputs[places]
+    if isinstance(inputs, Sets):
+        return Sets(inputs.vectors[places], inputs.lengths[places])
+    if isinstance(inputs, Captions):
+        of_tokens, of_captions = part_of(inputs.of_tokens, places), part_of(inputs.of_captions, places)
+        return Captions(inputs.tokens[places], of_tokens, of_captions)
+    return {name: part_of(values, places) for name, values in inputs.items()}
+
+
+def joined(parts: Sequence[Tensor | Sets]) -> Tensor | Sets:
+    """Join the encoded parts of a batch, vectors (N, E) or sets of vectors, in their order."""
+    if isinstance(parts[0], Tensor):
+        return torch.cat([part for part in parts if isinstance(part, Tensor)])
+    sets = [part for part in parts if isinstance(part, Sets)]
+    longest = max(part.vectors.shape[1] for part in sets)
+    padded = [pad(part.vectors, (0, 0, 0, longest - part.vectors.shape[1])) for part in sets]
+    return Sets(torch.cat(padded), torch.cat([part.lengths for part in sets]))
 
 
 def stack_images(parts: Sequence[ImageInputs]) -> Tensor | Sets:

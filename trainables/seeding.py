@@ -5,6 +5,8 @@ this process, in another process, or before a crash. A resumed trial needs no sa
 """
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
@@ -77,6 +79,24 @@ def set_random_state(device: torch.device, state: torch.Tensor) -> None:
         torch.cuda.set_rng_state(state, device)
     else:
         torch.set_rng_state(state)
+
+
+def reading_beside(device: torch.device) -> Callable[[], AbstractContextManager[object]]:
+    """Return a maker of contexts in which tensors of this moment are read while the device computes what comes after.
+
+    On a GPU these are streams of their own, which wait for what has been asked of the GPU so far.
+    """
+    if device.type != "cuda":
+        return nullcontext
+    now = torch.cuda.current_stream(device).record_event()
+
+    @contextmanager
+    def beside() -> Iterator[None]:
+        with torch.cuda.stream(torch.cuda.Stream(device)):
+            torch.cuda.current_stream(device).wait_event(now)
+            yield
+
+    return beside
 
 
 def choose_device(name: str = "auto") -> torch.device:

@@ -29,6 +29,7 @@ from trainables.evaluation import encode
 from trainables.losses import Loss, NotANumberError, bank_size
 from trainables.losses.directions import ConstantCandidates
 from trainables.losses.plugin_loss import place_of_loss
+from trainables.micro_batches import MicroBatches
 from trainables.models.pair_model import PairModel
 from trainables.models.retrieval_model import RetrievalModel
 from trainables.optimizers import LearnedParameters, WeightAverage
@@ -180,18 +181,21 @@ class TrainingStep:
         gradient_clip: float | None,
         learned: LearnedParameters,
         *,
+        micro_batch: int | None = None,
         keeps_gradients: bool = False,
     ) -> None:
-        """Take the parts of a training; see ``train_epoch``.
+        """Take the parts of a training, with the model in training mode; see ``train_epoch``.
 
         With ``keeps_gradients`` gradients keep their place in memory: they are set to 0 before a step, not dropped.
 
         Raises:
-            ConfigError: If the loss asks for a bank, and the model has none, see ``make_bank``.
+            ConfigError: If the loss asks for a bank, and the model has none, see ``make_bank``; or if the model is not
+                trained in parts of a batch, see ``MicroBatches``.
         """
         self._model, self._loss, self._optimizer, self._clip = model, loss, optimizer, gradient_clip
         self._learned, self._keeps_gradients = learned, keeps_gradients
         self.bank = make_bank(loss, model)
+        self._parts = None if micro_batch is None else MicroBatches(model, micro_batch)
 
     def take(self, batch: Batch, watch: Callable[[Tensor, Batch], None] | None = None) -> Tensor:
         """Take the step of a batch, and return its loss, shape (), before the step.
@@ -200,7 +204,7 @@ class TrainingStep:
             NotANumberError: If a similarity is NaN, see ``trainables.losses.directions``.
         """
         model, learned = self._model, self._learned
-        images, captions = encode(model, batch)
+        images, captions = encode(model, batch) if self._parts is None else self._parts.encode(batch)
         similarity = model.compare(images, captions)
         if watch is not None:
             watch(similarity, batch)
@@ -212,6 +216,8 @@ class TrainingStep:
         if value.requires_grad:
             # The loss requires no gradient where neither the model nor the loss has parameters to learn.
             value.backward()
+            if self._parts is not None:
+                self._parts.backward()
         if self._clip is not None:
             torch.nn.utils.clip_grad_norm_(list(model.parameters()), self._clip)
         self._optimizer.step()
@@ -230,18 +236,22 @@ def train_epoch(
     learned: LearnedParameters | None = None,
     watch: Callable[[Tensor, Batch], None] | None = None,
     average: WeightAverage | None = None,
+    micro_batch: int | None = None,
 ) -> float:
     """Take one step for each batch and return the mean loss over the steps.
 
     ``learned`` holds the hyper-parameters that the loss learns, which are also updated. ``watch`` is called before each
-    step with the similarities and the batch. ``average`` is moved after each step.
+    step with the similarities and the batch. ``average`` is moved after each step. ``micro_batch`` images, and
+    captions, are encoded at a time; ``None`` encodes all at once.
 
     Raises:
-        ConfigError: If the loss asks for a bank, and the model has none, see ``make_bank``.
+        ConfigError: If the loss asks for a bank, and the model has none, see ``make_bank``; or if the model is not
+            trained in parts of a batch, see ``MicroBatches``.
         DivergedError: If a loss is not finite; the error names the first such step.
     """
     model.train()
-    step = TrainingStep(model, loss, optimizer, gradient_clip, learned or LearnedParameters(torch.device("cpu")))
+    learned = learned or LearnedParameters(torch.device("cpu"))
+    step = TrainingStep(model, loss, optimizer, gradient_clip, learned, micro_batch=micro_batch)
     losses = StepLosses(epoch, place=place_of_loss(loss))
     for number, batch in enumerate(batches, start=1):
         try:

@@ -6,7 +6,7 @@ A trial yields reports and does not know their reader: a test, the command ``tra
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -31,7 +31,7 @@ from trainables.losses import NotANumberError, build_loss
 from trainables.models import build_model
 from trainables.optimizers import LearnedParameters, WeightAverage, adjust_optimizer, build_optimizer
 from trainables.parameter_values import LEARNED
-from trainables.seeding import choose_device, generator, make_deterministic, seed_torch
+from trainables.seeding import choose_device, generator, make_deterministic, reading_beside, seed_torch
 from trainables.static_steps import CudaGraph, EpochSteps, StaticSteps
 from trainables.training_steps import train_epoch
 
@@ -49,8 +49,8 @@ def run_trial(
     *,
     device: str = "auto",
     on_step: Callable[[int], None] = lambda step: None,
-) -> Iterator[EpochReport]:
-    """Train one model and yield a report after each epoch.
+) -> Generator[EpochReport, None, None]:
+    """Train one model and yield a report after each epoch, which can be saved at any time.
 
     Args:
         config: Data, model, loss and settings.
@@ -72,11 +72,11 @@ def run_trial(
     trial = Trial(config, data, choose_device(device), is_new=resume is None)
     trial.on_step = on_step
     if resume is not None:
-        yield trial.restore(resume)
+        yield replace(trial.restore(resume), save=trial.snapshot())
     while not config.training.is_over(trial.epoch, trial.best_epoch):
         with Blaming():
             report = trial.run_epoch()
-        yield report
+        yield replace(report, save=trial.snapshot())
 
 
 class Trial:
@@ -159,7 +159,7 @@ class Trial:
         batches = _counted(islice(self.batches(), steps), self.on_step)
         return train_epoch(
             *(self.model, self.loss, self.optimizer, batches, clip, self.epoch),
-            *(self.learned, self.count_step, self.average),
+            *(self.learned, self.count_step, self.average, training.micro_batch),
         )
 
     def _has_static_steps(self, training: TrainingConfig) -> bool:
@@ -275,22 +275,38 @@ class Trial:
         return self._report()
 
     def save(self, directory: Path) -> None:
-        """Write ``state.pt`` and ``best.pt`` into a directory that exists."""
+        """Write ``state.pt`` and ``best.pt`` of the present state into a directory that exists."""
+        self.snapshot()(directory)
+
+    def snapshot(self) -> Callable[[Path], None]:
+        """Return a function that writes the present state as ``save`` does, in any thread, while the trial trains on.
+
+        The state lies on the device until the function is dropped.
+        """
         origin = {"config": self.config.to_dict(), "digest": self.data.digest}
         if (tokenizer := self.data.vocabulary.tokenizer) != ENGLISH:
             origin["tokenizer"] = tokenizer.identity
-        # Cloned, because parameters of a stacked trial are views, and saving a view saves the whole tensor behind it.
-        weights = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
-        state = {"model": weights, "optimizer": self.optimizer.state_dict()}
+        # The weights of the best epoch are a copy, which is never changed.
+        is_copied = self.best_epoch == self.epoch and self.average is None
+        state = {"model": {} if is_copied else self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
         if self.learned.raw:
             state[LEARNED] = self.learned.state_dict()
         if self.average is not None:
             state["average"] = self.average.state_dict()
-        write_file(directory / STATE, {**origin, "epoch": self.epoch, "metrics": self.metrics, **state})
+        state = _copied({**origin, "epoch": self.epoch, "metrics": self.metrics, **state})
         best = {"epoch": self.best_epoch, "value": self.best_value, "model": self.best_weights}
+        if is_copied:
+            state["model"] = self.best_weights
         if self.best_learned:
             best[LEARNED] = self.best_learned
-        write_file(directory / BEST, {**origin, **best})
+        beside = reading_beside(self.train_split.device)
+
+        def write(directory: Path) -> None:
+            with beside():
+                write_file(directory / STATE, state)
+                write_file(directory / BEST, {**origin, **best})
+
+        return write
 
     def _learned_values(self) -> dict[str, float]:
         numbers = self.learned.numbers(self.loss)
@@ -303,7 +319,7 @@ class Trial:
         value = self.metrics[self.config.metric]
         if value > self.best_value:
             self.best_epoch, self.best_value = self.epoch, value
-            self.best_weights = {name: tensor.cpu().clone() for name, tensor in self.model.state_dict().items()}
+            self.best_weights = _copied(self.model.state_dict())
             self.best_learned = self.learned.numbers(self.loss)
 
     def _report(self) -> EpochReport:
@@ -322,6 +338,18 @@ class Trial:
         check_tokenizer_of(directory, state, self.data)
         if state["digest"] != self.data.digest:
             raise CheckpointError(f"{directory}: trained on other data than {self.data.name} here holds")
+
+
+def _copied(value: Any) -> Any:
+    """Return dicts and lists with copies of their tensors, each in a storage of its own.
+
+    A tensor of a stacked trial is a view, and saving a view saves the whole tensor behind it.
+    """
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    if isinstance(value, Mapping):
+        return {key: _copied(each) for key, each in value.items()}
+    return [_copied(each) for each in value] if isinstance(value, list) else value
 
 
 def _from_json(values: Mapping[str, Any]) -> TrialConfig:

@@ -79,7 +79,7 @@ class _Shown:
     """Prints a line for the start and for each epoch, on a terminal above a bar that moves with each step."""
 
     def __init__(self, config: TrialConfig, bar: Progress | None) -> None:
-        self._config, self._steps, self._epochs = config, 1, 0
+        self._config, self._steps, self._epochs, self._shown = config, 1, 0, 0.0
         self._not_replayed: str | None = None
         self._bar = bar or Progress(console=make_console(), disable=True)
         about = escape(f"{config.dataset} {config.model} {config.loss}")
@@ -91,8 +91,9 @@ class _Shown:
         say(*_start_lines(self._config, start))
 
     def step(self, step: int) -> None:
-        """Move the bar inside an epoch; the evaluation at its end takes the last part."""
-        self._bar.update(self._task, completed=self._epochs + step / (self._steps + 1))
+        """Move the bar inside an epoch, which may begin before the former is reported; the evaluation ends it."""
+        self._shown = max(self._shown, self._epochs + step / (self._steps + 1))
+        self._bar.update(self._task, completed=self._shown)
 
     def report(self, report: EpochReport) -> None:
         """Print the epoch's line."""

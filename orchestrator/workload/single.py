@@ -142,7 +142,7 @@ def train(
         plugins: Python files or installed distributions, as with ``--plugin``.
         on_report: Called after each epoch.
         on_start: Called once, before the first step.
-        on_step: Called after each step with the number of steps that its epoch has had.
+        on_step: Called after each step with the number of steps that its epoch has had, in the thread that trains.
 
     Raises:
         UserError: If config, data, folder or checkpoint is refused, or another process trains in the folder.
@@ -177,8 +177,8 @@ def _train(
     """Train in a directory that this process holds; see ``train``."""
     # Imported after the checks above, because torch takes seconds to import.
     from trainables.data.batches import count_steps
+    from trainables.epochs_ahead import run_ahead
     from trainables.seeding import choose_device
-    from trainables.trial import run_trial
 
     chosen = choose_device(device)
     steps = count_steps(data.splits["train"], config.training, config.seed)
@@ -191,7 +191,7 @@ def _train(
         write_whole(directory / "config.yaml", text)
     history = read_epochs(directory) if checkpoint else {}
     try:
-        for report in run_trial(config, data, checkpoint, device=device, on_step=on_step):
+        for report in run_ahead(config, data, checkpoint, device=device, on_step=on_step):
             if is_resumed:
                 # Only now is it known that the checkpoint is of this config.
                 write_whole(directory / "config.yaml", text)

@@ -159,14 +159,14 @@ class TrainablesWorkload:
         return choose_device(self.device)
 
     def train(self, config: TrialConfig, resume: Path | None) -> Stream:
-        """Train, and yield a report an epoch."""
+        """Train, and yield a report an epoch; the next epoch trains meanwhile."""
         import torch
 
-        from trainables.trial import run_trial
+        from trainables.epochs_ahead import run_ahead
 
         torch.set_num_threads(self.threads)
         data = self.open_data(config)
-        yield from run_trial(config, data, resume, device=self.device)
+        yield from run_ahead(config, data, resume, device=self.device)
 
     def test(self, config: TrialConfig, checkpoint: Path) -> TestEvaluation:
         """Evaluate on the test split, and rank the queries of val and test."""

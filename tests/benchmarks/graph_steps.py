@@ -14,9 +14,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from math import ceil
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from threading import Thread
 from unittest.mock import patch
 
 import torch
@@ -150,9 +152,13 @@ def times(case: str, aim: float, data: Dataset, sizes: Sizes, device: torch.devi
     note = f"off: {other:.2f} ms, {other / own:.2f} times; " + (why or f"{steps.replays if steps else 0} replays")
     yield Row(f"{case}: a step", "ms", own, aim, "the aim", 1.0, note)
     epoch = count_steps(data.splits["train"], replayed.trial.config.training) * own / 1000
-    save(replayed.trial)
-    saved = alternate({"save": lambda: save(replayed.trial)}, 3)["save"]
-    yield Row("  a checkpoint", "s", saved, CHECKPOINT * epoch, "2 % of an epoch's steps", 1.0)
+    save(replayed.trial, lambda: None)
+    saved = alternate({"save": lambda: save(replayed.trial, lambda: None)}, 3)["save"]
+    some = partial(replayed, min(1000 * sizes.steps, ceil(2000 * saved / own)))
+    beside = alternate({"alone": some, "beside": lambda: save(replayed.trial, some)}, sizes.rounds)
+    delay = max(1e-6, beside["beside"] - beside["alone"])
+    note = f"{delay / epoch:.1%} of an epoch; {saved / epoch:.1%} where steps wait for it"
+    yield Row("  a checkpoint beside steps", "s", delay, CHECKPOINT * epoch, "2 % of an epoch's steps", 1.0, note)
     yield Row("  memory of the GPU", "MiB", held / 2**20, plain / 2**20, "without a graph")
     differing = different_tensors(case, data, sizes, device)
     yield Row("  an epoch, bits that differ", "tensors", differing, 0.0, "none", note="replayed beside uncaptured")
@@ -169,11 +175,16 @@ def different_tensors(case: str, data: Dataset, sizes: Sizes, device: torch.devi
     return float(sum(not torch.equal(mine, theirs) for mine, theirs in pairs))
 
 
-def save(trial: Trial) -> None:
+def save(trial: Trial, meanwhile: Callable[[], object]) -> None:
+    """Write a checkpoint in a thread, while something else is done."""
     trial.metrics = {trial.config.metric: 1.0}
     trial._remember_if_best()
+    report = replace(trial._report(), save=trial.snapshot())
     with tempfile.TemporaryDirectory() as folder:
-        save_epoch(Path(folder), trial._report())
+        writer = Thread(target=save_epoch, args=(Path(folder), report))
+        writer.start()
+        meanwhile()
+        writer.join()
 
 
 def published(data: Dataset, sizes: Sizes, device: torch.device) -> Row:

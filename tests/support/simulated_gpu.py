@@ -245,6 +245,7 @@ def simulated_gpu() -> Iterator[torch.device]:
         "torch.cuda.set_rng_state": lambda state, *_: torch.set_rng_state(state),
         "torch.accelerator.current_accelerator": lambda **_: None,
         "trainables.trial.CudaGraph": RepeatedStep,
+        "trainables.trial.reading_beside": lambda *_: contextlib.nullcontext,
         # Parameters that move become new ones: theirs cannot become tensors of the GPU.
         "torch.__future__.get_overwrite_module_params_on_conversion": lambda: True,
         "torch.backends.cudnn.is_acceptable": lambda *_: False,

@@ -2,10 +2,13 @@
 
 import json
 import os
+import random
 import re
 import shlex
 import subprocess
 import sys
+import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +20,9 @@ from orchestrator.workload.evaluation import chance_in_folds, evaluate
 from orchestrator.workload.single import directory_of, read_config
 from tests.support.commands import CommandLine
 from tests.support.precomputed_folder import write_precomputed
+from tests.support.waiting import wait_until
 from tests.trainables.tiny import tiny_dataset
-from trainables.checkpoint import BEST, EpochReport, read_file, resolve_checkpoint
+from trainables.checkpoint import BEST, EpochReport, epoch_of, find_latest, read_file, resolve_checkpoint
 from trainables.data.batches import ResidentSplit, epoch_batches
 from trainables.data.dataset import load_dataset, open_dataset
 from trainables.errors import ConfigError, DataError
@@ -355,7 +359,7 @@ def test_a_training_that_the_model_refuses_leaves_its_name_free(
         raise error("embedding_size or a file is refused")
 
     with monkeypatch.context() as patch:
-        patch.setattr("trainables.trial.run_trial", refuse)
+        patch.setattr("trainables.epochs_ahead.run_trial", refuse)
         assert shell.train()[0] == 2
     assert shell.train()[0] == 0
 
@@ -432,3 +436,37 @@ def test_steps_are_told_as_they_are_taken(shell: Shell) -> None:
     for _ in run_trial(config, data, device="cpu", on_step=steps.append):
         pass
     assert steps == [*range(1, 13)] * 3
+
+
+@pytest.mark.proof
+def test_a_training_that_is_killed_at_any_moment_ends_like_one_that_is_not(shell: Shell) -> None:
+    """Each process is killed a little later than the one before, while it trains, writes, or does both."""
+    settings = ("training.epochs=12", *SMALL[1:])
+    shell.train("--name", "whole", settings=settings)
+    program = "import sys\nfrom orchestrator.cli import main\nmain(sys.argv[1:])"
+    moments = random.Random(65)
+    for kill in range(8):
+        command = shell.words(*(["--resume"] if kill else []), settings=settings)
+        before = _newest_epoch(shell.directory)
+        with subprocess.Popen([sys.executable, "-c", program, *command], env=ONE_THREAD) as process:
+            is_further = partial(_is_further, process, shell.directory, before)
+            wait_until(is_further, "another epoch")
+            time.sleep(moments.uniform(0, 0.1))
+            process.kill()
+        assert _newest_epoch(shell.directory) > before
+    assert shell.train("--resume", settings=settings)[0] == 0
+    whole, killed = (
+        [{name: value for name, value in row["metrics"].items() if not name.startswith("time/")} for row in rows]
+        for rows in (shell.history("whole"), shell.history())
+    )
+    assert killed == whole
+
+
+def _newest_epoch(directory: Path) -> int:
+    """Return the epoch of the newest whole checkpoint, 0 where there is none."""
+    newest = find_latest(directory)
+    return 0 if newest is None else epoch_of(newest.name) or 0
+
+
+def _is_further(process: subprocess.Popen[bytes], directory: Path, epoch: int) -> bool:
+    return process.poll() is not None or _newest_epoch(directory) > epoch

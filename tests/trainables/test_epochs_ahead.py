@@ -1,0 +1,158 @@
+"""The next epoch trains while a report is read: the same numbers and files, errors where they belong, nothing after."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.support.waiting import wait_until
+from tests.trainables.runs import numbers
+from tests.trainables.tiny import tiny_config, tiny_dataset
+from trainables.checkpoint import BEST, STATE, EpochReport, read_file, save_epoch
+from trainables.config import Change, TrialConfig
+from trainables.epochs_ahead import run_ahead
+from trainables.errors import DivergedError
+from trainables.trial import run_trial
+
+DATA = tiny_dataset(images=24)
+STEPS = 8
+"""An epoch of 120 pairs, 16 a step."""
+
+RICH = replace(
+    tiny_config(epochs=4, weight_average=0.9, learning_rate_schedule="cosine"),
+    loss_parameters={"temperature": "learned"},
+)
+
+
+def saved(checkpoint: Path) -> list[tuple[str, object]]:
+    """Return all values of a checkpoint's files, tensors as lists, but for what the clock decides."""
+
+    def values(place: str, value: object) -> Iterator[tuple[str, object]]:
+        if isinstance(value, dict):
+            for key, each in value.items():
+                yield from values(f"{place}/{key}", each)
+        elif not place.startswith("/state/metrics/time"):
+            yield place, value.tolist() if isinstance(value, torch.Tensor) else value
+
+    return [*values("/state", read_file(checkpoint, STATE)), *values("/best", read_file(checkpoint, BEST))]
+
+
+@pytest.mark.parametrize("config", [tiny_config(epochs=4), RICH], ids=["plain", "average, schedule, learned"])
+def test_files_that_are_written_after_the_next_epoch_are_those_of_their_own(
+    tmp_path: Path, config: TrialConfig
+) -> None:
+    taken: list[int] = []
+    ahead = run_ahead(config, DATA, device="cpu", on_step=taken.append)
+    for epoch, plain in enumerate(run_trial(config, DATA, device="cpu"), start=1):
+        report = next(ahead)
+        wait_until(lambda: len(taken) == STEPS * min(4, epoch + 1), "the next epoch")  # noqa: B023  # called at once
+        assert numbers(report) == numbers(plain)
+        assert saved(save_epoch(tmp_path / "ahead", report)) == saved(save_epoch(tmp_path / "plain", plain))
+    assert next(ahead, None) is None
+
+
+@pytest.mark.parametrize("stop", [1, 3])
+def test_a_checkpoint_that_was_written_beside_training_resumes_to_the_same_bits(tmp_path: Path, stop: int) -> None:
+    *_, whole = run_ahead(RICH, DATA, device="cpu")
+    stream = run_ahead(RICH, DATA, device="cpu")
+    checkpoint = [save_epoch(tmp_path, next(stream)) for _ in range(stop)][-1]
+    stream.close()
+    *_, last = run_ahead(RICH, DATA, checkpoint, device="cpu")
+    assert saved(save_epoch(tmp_path / "whole", whole)) == saved(save_epoch(tmp_path / "resumed", last))
+
+
+def test_at_most_one_epoch_is_trained_ahead() -> None:
+    taken: list[int] = []
+    ahead = run_ahead(tiny_config(epochs=5), DATA, device="cpu", on_step=taken.append)
+    next(ahead)
+    wait_until(lambda: len(taken) == 2 * STEPS, "the second epoch")
+    [thread] = training_threads()
+    next(ahead)
+    wait_until(lambda: len(taken) == 3 * STEPS, "the third epoch")
+    ahead.close()
+    assert not thread.is_alive() and len(taken) == 3 * STEPS
+
+
+def test_an_epoch_that_nobody_wants_ends_with_its_step() -> None:
+    taken: list[int] = []
+    may_go_on = threading.Event()
+
+    def hold(step: int) -> None:
+        taken.append(step)
+        if len(taken) == STEPS + 2:
+            may_go_on.wait()
+
+    ahead = run_ahead(tiny_config(epochs=5), DATA, device="cpu", on_step=hold)
+    next(ahead)
+    wait_until(lambda: len(taken) == STEPS + 2, "the second step of the second epoch")
+    [thread] = training_threads()
+    closing = threading.Thread(target=ahead.close)
+    closing.start()
+    wait_until(lambda: ahead.gi_frame.f_locals["is_closed"].is_set(), "the end")
+    may_go_on.set()
+    closing.join()
+    assert not thread.is_alive() and len(taken) == STEPS + 2
+
+
+def test_an_epoch_that_diverges_ends_the_trial_after_the_report_before_it(tmp_path: Path) -> None:
+    too_fast = Change(epoch=2, training={"learning_rate": 1e38})
+    config = replace(tiny_config(epochs=3, gradient_clip=None), schedule=(too_fast,))
+    ahead = run_ahead(config, DATA, device="cpu")
+    save_epoch(tmp_path, next(ahead))
+    with pytest.raises(DivergedError, match="in epoch 2"):
+        next(ahead)
+    assert not training_threads()
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+
+        def refuse(*ignored: object, **options: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        patch.setattr(torch, "save", refuse)
+        yield
+
+
+def test_a_writer_without_room_raises_its_own_error_and_leaves_the_last_whole_one(tmp_path: Path) -> None:
+    ahead = run_ahead(tiny_config(epochs=3), DATA, device="cpu")
+    kept = save_epoch(tmp_path, next(ahead))
+    second = next(ahead)
+    with full_disk(), pytest.raises(OSError, match="No space left"):
+        save_epoch(tmp_path, second)
+    assert sorted(tmp_path.iterdir()) == [kept]
+    # With room again, the same snapshot is written whole.
+    assert read_file(save_epoch(tmp_path, second), STATE)["epoch"] == 2
+    ahead.close()
+
+
+def training_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "training"]
+
+
+def test_threads_of_pytorch_are_those_of_the_process() -> None:
+    found, before = set(), torch.get_num_threads()
+
+    def note(step: int) -> None:
+        found.add(torch.get_num_threads())
+
+    torch.set_num_threads(before + 1)
+    try:
+        list(run_ahead(tiny_config(epochs=1), DATA, device="cpu", on_step=note))
+    finally:
+        torch.set_num_threads(before)
+    assert found == {before + 1}
+
+
+def test_reports_of_a_resumed_trial_begin_with_that_of_its_checkpoint(tmp_path: Path) -> None:
+    reports: list[EpochReport] = []
+    for report in run_ahead(tiny_config(epochs=3), DATA, device="cpu"):
+        reports.append(report)
+        save_epoch(tmp_path / str(report.epoch), report)
+    again = list(run_ahead(tiny_config(epochs=3), DATA, tmp_path / "2" / "epoch_0002", device="cpu"))
+    assert [numbers(report) for report in again] == [numbers(report) for report in reports[1:]]
