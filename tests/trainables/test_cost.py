@@ -2,16 +2,18 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from tests.support.simulated_gpu import simulated_gpu
-from tests.trainables.tiny import tiny_config, tiny_dataset
+from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables import cost
 from trainables.cost import STEPS, Pace, choose_fusion, measure_pace, measure_rates, take_steps
 from trainables.data.batches import ResidentSplit, count_steps, epoch_batches
+from trainables.models.scan import SCAN
 from trainables.models.vsepp import VSEPP
 from trainables.trial import Trial
 
@@ -29,7 +31,7 @@ def test_steps_are_those_of_an_epoch(batches: str, batch_size: int) -> None:
 
 
 def test_steps_and_evaluation_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a clock that moves 2 s a step, 1 s before the first, and 5 s an evaluation."""
+    """By a clock that moves 2 s a step, 1 s before the first, 5 s an evaluation of a third of val, 4 s for COCOS."""
     now = [0.0]
 
     def advance(seconds: float) -> None:
@@ -37,11 +39,28 @@ def test_steps_and_evaluation_are_told_apart(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(cost, "Trial", lambda *ignored: None)
     monkeypatch.setattr(cost, "take_steps", lambda trial, steps: advance(2 * steps + 1))
-    monkeypatch.setattr(cost, "evaluate_with_cocos", lambda trial: advance(5))
+    monkeypatch.setattr(cost, "shorten_val", lambda trial: 3.0)
+    monkeypatch.setattr(cost, "evaluate", lambda trial: advance(5))
+    monkeypatch.setattr(cost, "count", lambda trial: advance(4))
     monkeypatch.setattr(cost.time, "monotonic", lambda: now[0])
     found = measure_pace(tiny_config(batch_size=30), tiny_dataset(), CPU, steps=4)
-    assert found == Pace("cpu", steps=10, step_seconds=2.0, evaluation_seconds=5.0)
-    assert found.epoch_seconds == 25.0
+    assert found == Pace("cpu", steps=10, step_seconds=2.0, evaluation_seconds=19.0)
+    assert found.epoch_seconds == 39.0
+
+
+@pytest.mark.parametrize(("quick", "images"), [(10_000, 20), (400, 8), (1, 2)])
+def test_a_model_that_compares_pairs_is_evaluated_on_part_of_val(
+    quick: int, images: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = replace(tiny_config(batch_size=8), model="scan")
+    data = suited(tiny_dataset(), config)
+    val = data.splits["val"]
+    assert (len(val.image_rows), len(val.captions)) == (20, 100)
+    monkeypatch.setattr(SCAN, "quick_pairs", quick)
+    trial = Trial(config, data, CPU)
+    assert cost.shorten_val(trial) == 2_000 / (images * images * 5)
+    assert trial.val_split.image_count == images
+    cost.evaluate(trial)
 
 
 @pytest.mark.parametrize(
@@ -144,5 +163,6 @@ def test_a_rehearsal_that_diverges_is_measured_all_the_same(taken: list[None]) -
     data.splits["train"].features[:] = math.nan
     trial = Trial(tiny_config(batch_size=8), data, CPU)
     take_steps(trial, STEPS)
-    cost.evaluate_with_cocos(trial)
+    cost.evaluate(trial)
+    cost.count(trial)
     assert not taken
