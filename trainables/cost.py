@@ -63,7 +63,7 @@ def shorten_val(trial: Trial) -> float:
     if pairs <= quick:
         return 1.0
     part = val.head(max(2, int(len(val.image_rows) * math.sqrt(quick / pairs))))
-    trial.val_split = ResidentSplit(part, trial.val_split.device, trial.model.crop_size)
+    trial.val_split = ResidentSplit(part, trial.val_split.device, trial.model.reading)
     return pairs / (len(part.image_rows) * len(part.captions))
 
 
