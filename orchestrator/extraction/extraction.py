@@ -28,7 +28,7 @@ from trainables.data.corpus import SPLITS
 from trainables.data.extract import (
     BOXES,
     Encoder,
-    Plan,
+    ExtractionPlan,
     ShardResult,
     crops_of,
     extract_shards,
@@ -140,7 +140,7 @@ class _Work:
         keep: Writes what made the features beside them.
     """
 
-    plans: Sequence[Plan]
+    plans: Sequence[ExtractionPlan]
     encoders: Encoders
     about: Mapping[str, Any]
     counts: tuple[int, ...] = ()
@@ -185,7 +185,7 @@ def extract_features(request: ExtractionRequest, on_progress: Progress) -> dict[
     return made if request.encoder is None else {**made, **_sides_of(request, out, work, rows)}
 
 
-def _join(plan: Plan, counts: Sequence[int], out: Path) -> list[str]:
+def _join(plan: ExtractionPlan, counts: Sequence[int], out: Path) -> list[str]:
     """Write the features of all shards of a plan and return all files but those of their origin."""
     if not counts or TEXT in plan.kinds:
         return list(map(str, join_shards(plan, out)))
@@ -287,7 +287,9 @@ def _by_backbone(request: ExtractionRequest, out: Path, rows: Rows) -> _Work:
     }
     if pictures.counts:
         origin["frames"] = request.frames
-    plan = Plan(out / SHARDS, pictures.files, pictures.places, kinds, request.augmentations, origin, request.shard_size)
+    plan = ExtractionPlan(
+        out / SHARDS, pictures.files, pictures.places, kinds, request.augmentations, origin, request.shard_size
+    )
     return _Work([plan], load_encoders(kinds, request, backbone), {}, pictures.counts)
 
 
@@ -303,7 +305,7 @@ def _by_encoder(request: ExtractionRequest, out: Path, rows: Rows) -> _Work:
     sides = [side for side in encoder.sides if request.features in (None, side)]
     origin = encoder.origin()
     origin |= {"kept": kept_name(encoder.digest), "split": request.split}
-    plans: list[Plan] = []
+    plans: list[ExtractionPlan] = []
     about: dict[str, Any] = {"captions": 0, "encoder": encoder.name, "notes": list(encoder.notes)}
     counts: tuple[int, ...] = ()
     if "global" in sides:
@@ -312,7 +314,9 @@ def _by_encoder(request: ExtractionRequest, out: Path, rows: Rows) -> _Work:
         _check_free(out, shards, _image_files(pictures, ["global"]))
         of_images = {"images_digest": images_digest(rows.images), "images": len(rows.images), **origin}
         of_images |= {"frames": request.frames} if counts else {}
-        plans.append(Plan(shards, pictures.files, pictures.places, ("global",), 0, of_images, request.shard_size))
+        plans.append(
+            ExtractionPlan(shards, pictures.files, pictures.places, ("global",), 0, of_images, request.shard_size)
+        )
     if TEXT in sides:
         captions, shards = list(rows.captions()), out / SHARDS / "captions"
         _check_free(out, shards, [f"features_{TEXT}.npy"])
@@ -322,7 +326,7 @@ def _by_encoder(request: ExtractionRequest, out: Path, rows: Rows) -> _Work:
         of_captions = {"captions_digest": captions_digest(rows.images), "captions": len(captions), **origin}
         texts, places = (tuple(values) for values in zip(*captions, strict=True))
         size = CAPTIONS_A_SHARD * request.shard_size
-        plans.append(Plan(shards, texts, places, (TEXT,), 0, of_captions, size))
+        plans.append(ExtractionPlan(shards, texts, places, (TEXT,), 0, of_captions, size))
     return _Work(plans, encoder.by_side(), about, counts, partial(keep, encoder, out))
 
 
