@@ -141,8 +141,7 @@ class FusionMeasured(Record, frozen=True, kw_only=True, tag="fusion_measured"):
         study: Name of the trials' study.
         trials: Number of fused trials with the most epochs an hour, >= 1.
         epochs_per_hour: Number of fused trials, as text -> epochs an hour of these trials together.
-        in_turns: Whether this is of trials that take steps in turns, each on a stream of a GPU, because they are
-            faster than one stacked model.
+        in_turns: Whether these trials take steps in turns, which was faster than one stacked model.
     """
 
     study: str
