@@ -21,8 +21,8 @@ ROOMS = {
     "cli": "machines",
     "commands": "assistants claims doctor experiment exports extraction gate judging machines regression "
     "report results searches studies tracking views watch workload",
-    "regression": "claims experiment machines results searches studies tracking tuner views winners workload",
-    "claims": "experiment machines results views",
+    "claims": "experiment machines regression results searches tracking views",
+    "regression": "experiment machines results searches studies tracking tuner views winners workload",
     "watch": "machines report results searches views",
     "searches": "experiment machines report results storage studies tracking tuner views winners workload",
     "doctor": "experiment machines results storage tracking",

@@ -181,7 +181,7 @@ def _fitting(
     loss, setting = setting_of(name)
     trials = confirmation.history.trials
     # A plan begins with the best of the search.
-    planned = () if confirmation.plan is None else confirmation.plan.candidates
+    planned = confirmation.plan.candidates
     candidates = {
         candidate.label: candidate
         for candidate in confirmation.candidates

@@ -287,13 +287,11 @@ class Experiment(BaseModel):
         return next((tokenizer for tokenizer in reversed(named) if tokenizer is not None), self.tokenizer)
 
     def as_begun(self, begun: BegunExperiment) -> "Experiment":
-        """Return this experiment with the default bounds and the verdict of its journal, unless it names them."""
-        changes: dict[str, Any] = {}
-        if begun and "space_version" not in self.search.model_fields_set:
-            changes["search"] = self.search.model_copy(update={"space_version": begun.space_version})
-        if self.confirm and begun.confirm and "verdict" not in self.confirm.model_fields_set:
-            changes["confirm"] = self.confirm.model_copy(update={"verdict": begun.confirm.verdict or "seeds"})
-        return self.model_copy(update=changes) if changes else self
+        """Return this experiment with the verdict of its journal, unless it names one."""
+        if not (self.confirm and begun.confirm) or "verdict" in self.confirm.model_fields_set:
+            return self
+        confirm = self.confirm.model_copy(update={"verdict": begun.confirm.verdict})
+        return self.model_copy(update={"confirm": confirm})
 
     def to_dict(self) -> dict[str, Any]:
         """Return the resolved experiment as plain values; ``load_experiment`` reads them back."""

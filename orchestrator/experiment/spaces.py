@@ -153,7 +153,7 @@ def _loss_space(search: "Search", loss: str, pairs: int) -> LossSpace:
         SPACES[loss].check_fixed(fixed)
     key = f"search.space.{loss}"
     with at(key):
-        space = SPACES[loss].adapted(Asked(frozenset({*looked, *fixed}), fixed, pairs, search.space_version))
+        space = SPACES[loss].adapted(Asked(frozenset({*looked, *fixed}), fixed, pairs))
     replacements: dict[str, Range | Values] = {}
     for name, bound in looked.items():
         with at(f"{key}.{name}"):

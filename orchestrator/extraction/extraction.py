@@ -28,7 +28,7 @@ from trainables.data.corpus import SPLITS
 from trainables.data.extract import (
     BOXES,
     Encoder,
-    Plan,
+    ExtractionPlan,
     ShardResult,
     crops_of,
     extract_shards,
@@ -144,7 +144,7 @@ class _Work:
         keep: Writes what made the features beside them.
     """
 
-    plans: Sequence[Plan]
+    plans: Sequence[ExtractionPlan]
     encoders: Encoders
     about: Mapping[str, Any]
     counts: tuple[int, ...] = ()
@@ -191,7 +191,7 @@ def extract_features(request: ExtractionRequest, on_progress: Progress) -> dict[
     return made if request.encoder is None else {**made, **_sides_of(request, out, work, rows)}
 
 
-def _join(plan: Plan, counts: Sequence[int], out: Path) -> list[str]:
+def _join(plan: ExtractionPlan, counts: Sequence[int], out: Path) -> list[str]:
     """Write the features of all shards of a plan and return all files but those of their origin."""
     if not counts or TEXT in plan.kinds:
         return list(map(str, join_shards(plan, out)))
@@ -293,7 +293,9 @@ def _by_backbone(request: ExtractionRequest, out: Path, rows: Rows) -> _Work:
     }
     if pictures.counts:
         origin["frames"] = request.frames
-    plan = Plan(out / SHARDS, pictures.files, pictures.places, kinds, request.augmentations, origin, request.shard_size)
+    plan = ExtractionPlan(
+        out / SHARDS, pictures.files, pictures.places, kinds, request.augmentations, origin, request.shard_size
+    )
     return _Work([plan], load_encoders(kinds, request, backbone), {}, pictures.counts)
 
 
@@ -311,21 +313,23 @@ def _by_encoder(request: ExtractionRequest, out: Path, rows: Rows) -> _Work:
     sides = [side for side in made if request.features in (None, side)]
     origin = encoder.origin()
     origin |= {"kept": kept_name(encoder.digest), "split": request.split}
-    plans: list[Plan] = []
+    plans: list[ExtractionPlan] = []
     about: dict[str, Any] = {"captions": 0, "encoder": encoder.name, "notes": list(encoder.notes)}
     counts: tuple[int, ...] = ()
     if "global" in sides and has_passages:
         _check_free(out, out / SHARDS, ["features_global.npy"])
         of_passages = {"images_digest": images_digest(rows.images), "images": len(rows.images), **origin}
         passages, places = (tuple(values) for values in zip(*((i.id, i.place) for i in rows.images), strict=True))
-        plans.append(Plan(out / SHARDS, passages, places, ("global",), 0, of_passages, request.shard_size))
+        plans.append(ExtractionPlan(out / SHARDS, passages, places, ("global",), 0, of_passages, request.shard_size))
     elif "global" in sides:
         pictures = find_pictures(rows, request.frames, augmented=False)
         counts, shards = pictures.counts, out / SHARDS
         _check_free(out, shards, _image_files(pictures, ["global"]))
         of_images = {"images_digest": images_digest(rows.images), "images": len(rows.images), **origin}
         of_images |= {"frames": request.frames} if counts else {}
-        plans.append(Plan(shards, pictures.files, pictures.places, ("global",), 0, of_images, request.shard_size))
+        plans.append(
+            ExtractionPlan(shards, pictures.files, pictures.places, ("global",), 0, of_images, request.shard_size)
+        )
     if TEXT in sides:
         captions, shards = list(rows.captions()), out / SHARDS / "captions"
         _check_free(out, shards, [f"features_{TEXT}.npy"])
@@ -335,7 +339,7 @@ def _by_encoder(request: ExtractionRequest, out: Path, rows: Rows) -> _Work:
         of_captions = {"captions_digest": captions_digest(rows.images), "captions": len(captions), **origin}
         texts, places = (tuple(values) for values in zip(*captions, strict=True))
         size = CAPTIONS_A_SHARD * request.shard_size
-        plans.append(Plan(shards, texts, places, (TEXT,), 0, of_captions, size))
+        plans.append(ExtractionPlan(shards, texts, places, (TEXT,), 0, of_captions, size))
     return _Work(plans, _by_side(encoder, has_passages), about, counts, partial(keep, encoder, out))
 
 

@@ -36,7 +36,7 @@ from trainables.data.inputs import (
     INPUTS,
     REGION_LENGTHS,
     CaptionInput,
-    Column,
+    ImageColumn,
     ImageInput,
     check_boxes,
     check_image_input,
@@ -125,7 +125,7 @@ class Split:
     labels: np.ndarray | None = None
     caption_labels: np.ndarray | None = None
     feature_lengths: np.ndarray | None = None
-    columns: Mapping[str, Column] = field(default_factory=dict)
+    columns: Mapping[str, ImageColumn] = field(default_factory=dict)
     token_numbers: Mapping[str, np.ndarray] = field(default_factory=dict)
     caption_numbers: Mapping[str, np.ndarray] = field(default_factory=dict)
     image_groups: np.ndarray | None = None
@@ -577,7 +577,7 @@ def _numbers(
 
 def _with_inputs(split: Split, folder: Path, inputs: Sequence[str], arrays: Mapping[str, np.ndarray]) -> Split:
     """Return a split with its further inputs, of the prepared ``arrays``."""
-    columns: dict[str, Column] = {}
+    columns: dict[str, ImageColumn] = {}
     tokens: dict[str, np.ndarray] = {}
     captions: dict[str, np.ndarray] = {}
     rows = {key.removeprefix("rows."): values for key, values in arrays.items() if key.startswith("rows.")}

@@ -25,7 +25,7 @@ from trainables.config import TrialConfig
 from trainables.data.batches import ResidentSplit
 from trainables.data.dataset import Dataset, Split
 from trainables.data.features import description_of
-from trainables.data.inputs import Column
+from trainables.data.inputs import ImageColumn
 from trainables.data.text_features import extractor_file
 from trainables.data.text_files import Strings
 from trainables.data.tokenizers import ENGLISH, Tokenizer, Vocabulary
@@ -213,7 +213,7 @@ def build_unloaded(config: TrialConfig, vocabulary: Vocabulary, about: Mapping[s
         caption_features=None if caption_size is None else np.zeros((1, caption_size), dtype=np.float32),
         labels=np.zeros(0, dtype=np.int64) if about.get("has_one_modality") else None,
         columns={
-            key: Column(np.zeros((1, *shape), dtype=np.float32), np.zeros(0, dtype=np.int64))
+            key: ImageColumn(np.zeros((1, *shape), dtype=np.float32), np.zeros(0, dtype=np.int64))
             for key, shape in about.get("columns", {}).items()
         },
     )

@@ -24,7 +24,7 @@ from orchestrator.report.leaderboard import texts_on_charts
 from orchestrator.report.loss_figures import rank_correlation
 from orchestrator.report.page import Page
 from orchestrator.report.search_figures import FEW, highest_means
-from orchestrator.report.space_figures import Searched, number_ticks
+from orchestrator.report.space_figures import SearchedTrials, number_ticks
 from orchestrator.report.studies import studies_of
 from orchestrator.results.analyses import log_ranges
 from orchestrator.results.answer import Answer, Column, Json, table_of
@@ -115,7 +115,7 @@ def test_an_axis_is_logarithmic_where_the_space_is(
         ledger.report(trial, 1, {"val/rsum": 1.0 * number}, TrialState.FINISHED)
     assert log_ranges(ledger.history)[cell.name] == {name: is_log, "training.learning_rate": True}
     (study,) = studies_of(ledger.history)
-    space = Searched(study)
+    space = SearchedTrials(study)
     assert space.logs == {"training.learning_rate", *([name] if is_log else [])}
     places, ticks = space.on_axis("training.learning_rate")
     assert places == pytest.approx([0, math.log(2) / math.log(3), 1])

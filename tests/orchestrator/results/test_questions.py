@@ -298,7 +298,7 @@ def test_a_tie_by_the_choice_of_the_winner_says_why_its_interval_leaves_out_0() 
     answer = ask([*many, candidate("t1", "triplet_sh", around(98.2, 1.0, 2), margin=0.2)])["setting"]
     low, high = answer.numbers["low"], answer.numbers["high"]
     assert answer.verdict == "tie" and 0 < low < high
-    note = "The interval is of this pair alone; p also counts the choice of the winner among its candidates."
+    note = "An interval is of its pair alone; p also counts the choice of the winner among its candidates."
     assert note in answer.notes and answer.headline.endswith(" at a level of 0.035.")
     assert note not in ask([many[0], candidate("t1", "triplet_sh", around(100.1), margin=0.2)])["setting"].notes
 
