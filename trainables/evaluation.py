@@ -134,9 +134,9 @@ def rank_split(split: Split, scores: Scores, judgements: Sequence[JudgedSplit] =
     # ``astype`` copies: arrays mapped from the disk are read-only, and torch has no read-only tensors.
     owners = torch.from_numpy(split.image_of_caption.astype(np.int64)).to(scores.device)
     if split.caption_labels is not None:
-        i2t, t2i = rank_labels(scores, owners, torch.from_numpy(split.caption_labels))
-        of_labels = ranks_of(split, i2t.cpu(), t2i.cpu())
-        return RankedSplit(metrics_of_ranks(i2t, t2i, owners), of_labels, values=values_of_plugins(of_labels, {}))
+        pairs = rank_labels(scores, owners, torch.from_numpy(split.caption_labels))
+        of_labels = ranks_of(split, *(part.cpu() for part in pairs))
+        return RankedSplit(metrics_of_ranks(*pairs, owners), of_labels, values=values_of_plugins(of_labels, {}))
     i2t, t2i = (ranks.cpu() for ranks in rank_by_scores(scores, owners))
     of_similarities = values_of_similarities(scores, owners)
     metrics = metrics_of_ranks(i2t, t2i, owners.cpu(), of_similarities=of_similarities)
