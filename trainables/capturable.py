@@ -54,9 +54,9 @@ OBSTACLES = (
         lambda parts: not parts.model.has_static_shapes,
     ),
     Obstacle(
-        "a dataset with classes",
+        "a dataset with classes or labels",
         "the number of positives differs from batch to batch",
-        lambda parts: parts.split.labels is not None,
+        lambda parts: parts.split.labels is not None or parts.split.caption_labels is not None,
     ),
     Obstacle(
         "`length_buckets` above 1",

@@ -71,7 +71,7 @@ NO_MICRO_BATCHES = (
 ParameterValue = bool | int | float | str | tuple[float, ...]
 """Value of a hyper-parameter: a number, a word, or coefficients."""
 
-TOKENIZERS = ("english", "words", "characters")
+TOKENIZERS = ("english", "words", "characters", "labels")
 """The tokenizers that ship; see ``trainables.data.tokenizers``."""
 
 GraphUse = Literal["auto", "on", "off"]
@@ -384,7 +384,7 @@ class TrialConfig:
         training: The loop's settings.
         vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.
         tokenizer: How captions are cut into tokens; ``None`` infers it from the captions. It is ``english``, ``words``,
-            ``characters``, a ``tokenizer.json`` in the dataset's folder, or its absolute path.
+            ``characters``, ``labels``, a ``tokenizer.json`` in the dataset's folder, or its absolute path.
         val_images: Number of first images of the val split on which to evaluate, >= 1; ``None`` is all images. The
             published code of VSE++ and VSRN takes 1,000.
         metric: The metric that selects the best epoch; larger is better.

@@ -27,12 +27,13 @@ from trainables.metrics import (
     metrics_in_folds,
     metrics_of_ranks,
     rank_classmates,
+    rank_labels,
     values_of_similarities,
 )
 from trainables.models import build_model
 from trainables.models.retrieval_model import RetrievalModel, encode
 from trainables.positive_ranks import Scores, rank_by_scores
-from trainables.ranks import Ranks
+from trainables.ranks import Ranks, chance_rsum
 from trainables.representations import Gallery, is_finite
 from trainables.seeding import choose_device
 
@@ -56,6 +57,9 @@ def evaluate(model: RetrievalModel, split: ResidentSplit, *, folds: int = 1) -> 
         images, captions, owners = _encode(model, split)
         if split.labels is not None:
             return class_metrics(rank_classmates(model.scores(images, captions), split.labels))
+        if split.caption_labels is not None:
+            scores = model.scores(images, captions)
+            return metrics_of_ranks(*rank_labels(scores, owners, split.caption_labels), owners)
         return metrics_in_folds(model.scores, images, captions, owners, folds=folds)
 
 
@@ -129,6 +133,10 @@ def rank_split(split: Split, scores: Scores, judgements: Sequence[JudgedSplit] =
         return RankedSplit(class_metrics(ranks), ranks_of(split, ranks, ranks))
     # ``astype`` copies: arrays mapped from the disk are read-only, and torch has no read-only tensors.
     owners = torch.from_numpy(split.image_of_caption.astype(np.int64)).to(scores.device)
+    if split.caption_labels is not None:
+        pairs = rank_labels(scores, owners, torch.from_numpy(split.caption_labels))
+        of_labels = ranks_of(split, *(part.cpu() for part in pairs))
+        return RankedSplit(metrics_of_ranks(*pairs, owners), of_labels, values=values_of_plugins(of_labels, {}))
     i2t, t2i = (ranks.cpu() for ranks in rank_by_scores(scores, owners))
     of_similarities = values_of_similarities(scores, owners)
     metrics = metrics_of_ranks(i2t, t2i, owners.cpu(), of_similarities=of_similarities)
@@ -145,7 +153,10 @@ def ranks_of(split: Split, i2t: Tensor, t2i: Tensor) -> Ranks:
     i2t_ranks, t2i_ranks, owners = (
         array.astype(np.int32) for array in (i2t.numpy(), t2i.numpy(), split.image_of_caption)
     )
-    return Ranks(i2t_ranks, t2i_ranks, owners, split.queries_digest(), split.name, tuple(split.image_ids))
+    chance = None
+    if split.labels is not None or split.caption_labels is not None:
+        chance = chance_rsum(split.image_of_caption, split.labels, split.caption_labels)
+    return Ranks(i2t_ranks, t2i_ranks, owners, split.queries_digest(), split.name, tuple(split.image_ids), chance)
 
 
 def load_best(directory: Path, data: Dataset) -> tuple[RetrievalModel, TrialConfig]:
@@ -242,11 +253,12 @@ def encode_images(model: RetrievalModel, split: ResidentSplit) -> Any:
 
 
 def encode_captions(model: RetrievalModel, split: ResidentSplit) -> Any:
-    """Return the encoded captions of a split, a ``Gallery``, in the order of the split.
+    """Return the encoded captions of a split, a ``Gallery``, in the order of its candidates.
 
     Captions are encoded longest first, so that a chunk holds captions of similar lengths and little padding.
     """
-    order = split.lengths.argsort(descending=True, stable=True)
+    candidates = split.candidates()
+    order = split.lengths[candidates].argsort(descending=True, stable=True)
     with model.computing():
-        encoded = model.gather(model.encode_captions(*split.captions(part)) for part in order.split(CHUNK))
+        encoded = model.gather(model.encode_captions(*split.captions(part)) for part in candidates[order].split(CHUNK))
     return encoded[order.argsort().to(split.device)]

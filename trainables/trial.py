@@ -35,7 +35,7 @@ from trainables.optimizers import LearnedParameters, WeightAverage, adjust_optim
 from trainables.parameter_values import LEARNED
 from trainables.seeding import choose_device, generator, make_deterministic, reading_beside, seed_torch
 from trainables.static_steps import CudaGraph, EpochSteps, StaticSteps
-from trainables.training_steps import train_epoch
+from trainables.training_steps import Steps, finish, train_epoch
 
 COCOS_BATCHES = 8
 """Number of batches on which COCOS is measured in training; ``orchestrator cocos`` takes the whole train split."""
@@ -92,6 +92,7 @@ class Trial:
         drift: The drift of the bank's embeddings in the last epoch, see ``bank``; empty without a bank.
         on_step: See ``run_trial``.
         static_steps: The static steps of the trial; ``None`` where it has none.
+        stream: The stream of a GPU on which the trial takes its steps among others, see ``trainables.turns``.
         not_replayed: Why no graph replays the steps, where ``training.graph`` asks for one; ``None`` otherwise.
     """
 
@@ -129,6 +130,7 @@ class Trial:
         self.best_learned: dict[str, float] = {}
         self.on_step: Callable[[int], None] = lambda step: None
         self.static_steps: StaticSteps | None = None
+        self.stream: torch.cuda.Stream | None = None
         self.not_replayed: str | None = None
         self.drift: dict[str, float] = {}
         self._first_steps: list[dict[str, Tensor]] = []
@@ -156,17 +158,21 @@ class Trial:
 
         At most ``steps`` >= 1 are taken, the first ones; ``None`` takes all.
         """
+        return finish(self.in_steps(steps))
+
+    def in_steps(self, steps: int | None = None) -> Steps:
+        """Take the same steps, and yield after each, so that other trials may take theirs in between."""
         seed_torch(self.config.seed, "epoch", self.epoch)
         training = self.config.at(self.epoch).training
         if self._has_static_steps(training):
-            return self._train_statically(training, steps)
+            return (yield from self._train_statically(training, steps))
         clip = training.gradient_clip
         if self.config.encoder is not None and next(self.model.parameters(), None) is None:
             # Zero-shot: nothing is trained, and the loss of a batch is enough.
             steps = 1
         batches = _counted(islice(self.batches(), steps), self.on_step)
         bank = make_bank(training.bank, self.model)
-        loss = train_epoch(
+        loss = yield from train_epoch(
             *(self.model, self.loss, self.optimizer, batches, clip, self.epoch),
             *(self.learned, self.count_step, self.average, bank, training.micro_batch),
         )
@@ -186,7 +192,7 @@ class Trial:
             self.not_replayed = self.not_replayed or self.static_steps.problem
         return self.not_replayed is None
 
-    def _train_statically(self, training: TrainingConfig, count: int | None) -> float:
+    def _train_statically(self, training: TrainingConfig, count: int | None) -> Steps:
         assert self.static_steps is not None
         watched = max(0, training.cocos_steps - len(self._first_steps)) if self.epoch == 1 else 0
         steps = EpochSteps(
@@ -202,7 +208,7 @@ class Trial:
             watched=watched,
             on_step=self.on_step,
         )
-        loss = self.static_steps.train_epoch(steps)
+        loss = yield from self.static_steps.train_epoch(steps)
         self.note_drift(self.static_steps.bank)
         self.not_replayed = self.static_steps.problem
         return loss

@@ -92,7 +92,7 @@ class Experiment(BaseModel):
         model_parameters: Parameters of the models beyond their sizes; ``orchestrator list models`` lists them.
         vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.
         tokenizer: How captions are cut into tokens; ``null`` infers it from the captions. It is ``english``, ``words``,
-            ``characters``, a ``tokenizer.json`` in the dataset's folder, or its absolute path.
+            ``characters``, ``labels``, a ``tokenizer.json`` in the dataset's folder, or its absolute path.
         val_images: Number of first images of the val split on which to evaluate, >= 1; ``null`` is all images. The
             published code of VSE++ and VSRN takes 1,000.
         search: How the coefficients are searched.

@@ -263,6 +263,7 @@ def _field(band: Band, first: str, second: str) -> list[Json]:
     across, up = (grid.ravel() for grid in np.meshgrid(shares, shares))
     predicted = band.surface.predict(_through_setting(band, {first: across, second: up}))
     mean, *_ = band.surface.band(predicted)
+    reached = np.where(band.surface.is_explored(predicted.places), band.surface.reach(predicted), 0.0)
     x, y = ([value_at(band.bounds[name], float(share)) for share in shares] for name in (first, second))
     about = {"type": "contour", "x": x, "y": y, "hoverinfo": "skip"}
     return [
@@ -276,7 +277,7 @@ def _field(band: Band, first: str, second: str) -> list[Json]:
         },
         {
             **about,
-            "z": band.surface.reach(predicted).reshape(GRID, GRID).round(4).tolist(),
+            "z": reached.reshape(GRID, GRID).round(4).tolist(),
             "contours": {"coloring": "none", "start": REACH, "end": REACH, "size": 1},
             # The scale is dark where values are good, and the edge runs there in both themes.
             "line": {"width": 2.5, "color": "#ffffff"},

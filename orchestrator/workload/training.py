@@ -1,7 +1,7 @@
 """The workload of a real search: trials that train a model by ``trainables``."""
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -100,7 +100,7 @@ class TrainablesWorkload:
         # Studies mostly read the same data, in which repeats are looked for once.
         for config in {data_key(config): config for config in configs}.values():
             splits = self.open_data(config).splits
-            if splits["train"].labels is None:
+            if splits["train"].labels is None and splits["train"].caption_labels is None:
                 of_data = repeat_warnings({name: members_of(split) for name, split in splits.items()})
                 caveats.setdefault(config.dataset, []).extend(f"{config.dataset}: {sentence}." for sentence in of_data)
         return {dataset: list(dict.fromkeys(sentences)) for dataset, sentences in caveats.items() if sentences}
@@ -140,9 +140,16 @@ class TrainablesWorkload:
 
         return measure_rates(config, self.open_data(config), self._choose_device(), sizes or SIZES)
 
-    def together(self) -> TrialGroup:
+    def rates_in_turns(self, config: TrialConfig) -> Mapping[int, float]:
+        """Time trials that take turns on a GPU."""
+        from trainables.cost import measure_rates
+
+        device = self._choose_device()
+        return {} if device.type == "cpu" else measure_rates(config, self.open_data(config), device, in_turns=True)
+
+    def together(self, in_turns: Collection[tuple[str, str]] = ()) -> TrialGroup:
         """Return an empty group of fused trials."""
-        return _Fused(self)
+        return _Fused(self, in_turns)
 
     def pace(self, config: TrialConfig) -> "Pace":
         """Return how fast a training is, after a few of its steps."""
@@ -236,13 +243,13 @@ class TrainablesWorkload:
 class _Fused:
     """Fused trials, each with its dataset, which trials of one dataset share."""
 
-    def __init__(self, training: TrainablesWorkload) -> None:
+    def __init__(self, training: TrainablesWorkload, in_turns: Collection[tuple[str, str]]) -> None:
         import torch
 
         from trainables.fused import FusedTrials
 
         torch.set_num_threads(training.threads)
-        self._training, self._trials = training, FusedTrials(training.device)
+        self._training, self._trials = training, FusedTrials(training.device, in_turns)
 
     def add(self, name: str, config: TrialConfig, resume: Path | None) -> EpochReport | None:
         return self._trials.add(name, config, self._training.open_data(config), resume)

@@ -28,7 +28,7 @@ from trainables.evaluation import evaluate
 from trainables.losses import LOSSES
 from trainables.model_parameters import FEATURES
 from trainables.seeding import choose_device
-from trainables.training_steps import train_epoch
+from trainables.training_steps import finish, train_epoch
 
 CASES = [*(f"vsepp:1024:{loss}" for loss in LOSSES), "vsepp:256:triplet_sh", "vsrn:1024:nt_xent", "wsabie:512:warp"]
 """Model, dimensions of the embedding, loss."""
@@ -100,7 +100,7 @@ class Steps:
         trial.epoch = 0
         trial.begin_epoch()
         clip, batches = trial.config.training.gradient_clip, islice(trial.batches(), self.steps)
-        return train_epoch(trial.model, trial.loss, trial.optimizer, batches, clip, 1, trial.learned)
+        return finish(train_epoch(trial.model, trial.loss, trial.optimizer, batches, clip, 1, trial.learned))
 
     def evaluate(self) -> float:
         return evaluate(self.trial.model, self.trial.val_split)["rsum"]

@@ -51,6 +51,7 @@ class ResidentSplit:
         image_of_caption: Index of each caption's image, shape (C,), int64, on the CPU.
         lengths: Tokens of each caption, shape (C,), int64, on the CPU.
         labels: Class of each image, shape (I,), int64, on the CPU; ``None`` unless the split has one modality.
+        caption_labels: Label of each caption, shape (C,), int64, on the CPU; ``None`` unless captions are labels.
         image_groups: A number of each image that equal images share, shape (I,), int64, on the CPU.
         caption_groups: The same of each caption, shape (C,); ``None`` where no two captions are equal.
     """
@@ -63,6 +64,11 @@ class ResidentSplit:
         self.device, self.image_count = device, len(split.image_rows)
         self.image_of_caption = _tensor(split.image_of_caption)
         self.labels = None if split.labels is None else _tensor(split.labels)
+        self.caption_labels = None if split.caption_labels is None else _tensor(split.caption_labels)
+        if self.caption_labels is not None:
+            self._label_count = int(self.caption_labels.max()) + 1
+            # The labels of an image are in any order.
+            self._known_pairs = (self.image_of_caption * self._label_count + self.caption_labels).sort().values
         offsets = _tensor(split.offsets)
         self.lengths = offsets[1:] - offsets[:-1]
         self._starts = offsets[:-1].to(device)
@@ -103,10 +109,24 @@ class ResidentSplit:
 
         A caption fits an image if it is of the image, or of an equal image, or equals one of these captions that does.
         """
+        if self.caption_labels is not None:
+            return self._has_labels(images, self.caption_labels[captions])
         groups = None if self.caption_groups is None else self.caption_groups[captions]
         if groups is not None and len(groups.unique()) == len(groups):
             groups = None
         return pairs_that_fit(self.image_groups[images], self.image_groups[self.image_of_caption[captions]], groups)
+
+    def candidates(self) -> Tensor:
+        """Return the captions that are candidates, int64, on the CPU: all, or the first caption of each label, (L,)."""
+        if self.caption_labels is None:
+            return torch.arange(len(self.lengths))
+        return first_places(self.caption_labels)
+
+    def _has_labels(self, images: Tensor, labels: Tensor) -> Tensor:
+        """Return whether images (I,) have labels (C,), shape (I, C), whether or not such captions are in the batch."""
+        asked = images[:, None] * self._label_count + labels
+        places = torch.searchsorted(self._known_pairs, asked).clamp(max=len(self._known_pairs) - 1)
+        return self._known_pairs[places] == asked
 
     def diagonal(self, size: int) -> Tensor:
         """Return the identity matrix as bool, on the device: one tensor for each size, so losses check it once."""
@@ -280,6 +300,12 @@ def pairs_that_fit(images: Tensor, owners: Tensor, captions: Tensor | None) -> T
     """
     fits = images[:, None] == owners
     return fits if captions is None else fits.float() @ (captions[:, None] == captions).float() > 0
+
+
+def first_places(numbers: Tensor) -> Tensor:
+    """Return where each different number is first, in the order of the numbers, (L,), of numbers (C,), int64."""
+    order = numbers.argsort(stable=True)
+    return order[numbers[order].diff(prepend=numbers.new_tensor([-1])) > 0]
 
 
 def _lengths(lengths: np.ndarray | None, rows: np.ndarray) -> Tensor | None:
@@ -533,6 +559,9 @@ def _packed(groups: Iterable[Tensor], size: int) -> Iterator[Tensor]:
 
 def _pair_batch(split: ResidentSplit, captions: Tensor, images: ImageInputs, *, mask_duplicates: bool) -> Batch:
     owners = split.image_of_caption[captions]
+    if split.caption_labels is not None:
+        own = torch.eye(len(captions), dtype=torch.bool)
+        return _label_batch(split, Indices(owners, captions), images, own, mask_duplicates=mask_duplicates)
     tokens, lengths = split.captions(captions)
     diagonal = split.diagonal(len(captions))
     ignore = _also_fitting(split, owners, captions, diagonal) if mask_duplicates else None
@@ -543,10 +572,36 @@ def _pair_batch(split: ResidentSplit, captions: Tensor, images: ImageInputs, *, 
 def _image_batch(split: ResidentSplit, indices: Indices, images: ImageInputs, *, mask_duplicates: bool) -> Batch:
     part, captions = indices
     owners, groups = split.image_of_caption[captions], split.image_groups
+    if split.caption_labels is not None:
+        own = part[:, None] == owners
+        return _label_batch(split, indices, images, own, mask_duplicates=mask_duplicates)
     tokens, lengths = split.captions(captions)
     positives = (part[:, None] == owners).to(split.device, non_blocking=True)
     ignore = _also_fitting(split, part, captions, positives) if mask_duplicates else None
     return Batch(images, tokens, lengths, positives, ignore, groups[part], groups[owners])
+
+
+def _label_batch(
+    split: ResidentSplit, indices: Indices, images: ImageInputs, own: Tensor, *, mask_duplicates: bool
+) -> Batch:
+    """Return a batch whose captions are the drawn labels, each once; ``own`` are the pairs that were drawn, (I, C)."""
+    assert split.caption_labels is not None
+    part, captions = indices
+    distinct, column = split.caption_labels[captions].unique(return_inverse=True)
+    positives = own.float() @ torch.nn.functional.one_hot(column, len(distinct)).float() > 0
+    captions = captions[first_places(column)]
+    tokens, lengths = split.captions(captions)
+    ignore = split.fits(part, captions) & ~positives if mask_duplicates else None
+    groups = split.image_groups
+    return Batch(
+        images,
+        tokens,
+        lengths,
+        positives.to(split.device, non_blocking=True),
+        None if ignore is None else ignore.to(split.device, non_blocking=True),
+        groups[part],
+        groups[split.image_of_caption[captions]],
+    )
 
 
 def _also_fitting(split: ResidentSplit, images: Tensor, captions: Tensor, positives: Tensor) -> Tensor | None:

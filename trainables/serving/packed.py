@@ -142,6 +142,7 @@ def write_retriever(
     with evaluating(model):
         resident = ResidentSplit(part, torch.device("cpu"), model.reading)
         gallery = {"images": encode_images(model, resident), "captions": encode_captions(model, resident)}
+        candidates = None if part.caption_labels is None else resident.candidates().tolist()
     folder.mkdir(parents=True)
     save_file({name: value.contiguous() for name, value in model.state_dict().items()}, folder / MODEL)
     kept = {name: converted(value, lambda numbers: numbers.half().contiguous()) for name, value in gallery.items()}
@@ -172,6 +173,8 @@ def write_retriever(
         "captions": list(part.captions),
         "image_of_caption": part.image_of_caption.tolist(),
         "has_one_modality": part.labels is not None,
+        # Of labels, which images share, the caption that stands for each.
+        "candidates": candidates,
         "plugins": write_plugins(folder, config),
     }
     write_whole(folder / ABOUT, json.dumps(about, ensure_ascii=False))

@@ -114,8 +114,9 @@ class Retriever:
             DataError: If there is no such image, or features cannot be made of a picture.
         """
         scores = self._compare(self._query_image(image), self._captions)[0]
-        owners = self.about["image_of_caption"]
-        best = _best(scores, top)
+        owners, best = self.about["image_of_caption"], _best(scores, top)
+        if (labels := self.about.get("candidates")) is not None:
+            return [Match("", "", self.about["captions"][labels[label]], round(score, 6)) for label, score in best]
         return [self._answer(owners[caption], score, self.about["captions"][caption]) for caption, score in best]
 
     def captions_of(self, image: str) -> list[str]:
