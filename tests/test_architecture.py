@@ -60,9 +60,9 @@ LEVELS = (
     {"losses"},
     {"judged_ranks", "judgements", "judgement_files", "cocos"},
     {"models", "encoders", "dataset_description"},
-    {"evaluation", "optimizers", "capturable"},
+    {"bank", "evaluation", "optimizers", "capturable"},
     {"trial", "training_steps", "micro_batches", "static_steps", "serving"},
-    {"fused", "epochs_ahead"},
+    {"fused", "turns", "epochs_ahead"},
     {"cost", "contracts"},
 )
 """Rooms of ``trainables``, the lowest first; a room imports rooms of its own level and below, without a circle."""

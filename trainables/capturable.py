@@ -43,7 +43,11 @@ OBSTACLES = (
         "the code of a plug-in may read values of a batch",
         lambda parts: not _is_ours(parts.model) or bool(place_of_loss(parts.loss)),
     ),
-    Obstacle("`finetune`", "pixels are decoded by the CPU", lambda parts: parts.model.crop_size > 0),
+    Obstacle(
+        "`finetune`, and the model `clip`",
+        "pixels are decoded by the CPU",
+        lambda parts: parts.model.reading.view is not None,
+    ),
     Obstacle(
         "the models `scan`, `gsmn`, `hgr` and `ce`, and `vsepp` with `pooling: gpo`",
         "the model cuts or groups captions by lengths that Python reads",

@@ -161,6 +161,10 @@ class Experiment(BaseModel):
         """Refuse now a config that would otherwise end each trial of a study."""
         cell, mistakes = self._cell(dataset, model, losses), Mistakes()
         mistakes.of(self.trial_config, cell, {})
+        if cell.space.model_parameters:
+            first = {name: bound.ends()[0] for name, bound in cell.space.model_parameters.items()}
+            together = replace(cell, model_parameters={**cell.model_parameters, **first})
+            mistakes.of(at("search.model_parameters")(self.trial_config), together, {})
         mistakes.of(check_beside, cell.space, cell.model)
         mistakes.of(check_sampler, self.search, cell.space)
         mistakes.refuse()

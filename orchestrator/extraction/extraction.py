@@ -272,7 +272,8 @@ def _by_backbone(request: ExtractionRequest, out: Path, rows: Rows) -> _Work:
     import torch
     import torchvision
 
-    from trainables.models.backbones import build_backbone, weights_digest
+    from trainables.encoders.pretrained import weights_digest
+    from trainables.models.backbones import build_backbone
 
     weights = request.weights or "DEFAULT"
     backbone = build_backbone(request.network, weights, seed=request.seed)

@@ -117,7 +117,7 @@ def ask_model(
     where = choose_device(device)
     part = data.splits[split]
     with evaluating(model.to(where)):
-        resident = ResidentSplit(part, where, model.crop_size)
+        resident = ResidentSplit(part, where, model.reading)
         scores = model.scores(encode_images(model, resident), encode_captions(model, resident))
         candidates = resident.candidates()
         everything = torch.arange(len(part.image_ids)), torch.arange(len(candidates))

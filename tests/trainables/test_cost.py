@@ -94,7 +94,7 @@ def test_more_trials_are_tried_while_they_pay(
     monkeypatch: pytest.MonkeyPatch, seconds: dict[int, float], rates: dict[int, float]
 ) -> None:
     monkeypatch.setattr(cost, "measure_pace", lambda *ignored: Pace("cpu", 19, 1.0, 0.0))
-    monkeypatch.setattr(cost, "_stacked_step_seconds", lambda trials: seconds[len(trials)])
+    monkeypatch.setattr(cost, "_common_step_seconds", lambda trials, train: seconds[len(trials)])
     found = measure_rates(tiny_config(), tiny_dataset(), CPU, tuple(seconds))
     assert {trials: rate / found[1] for trials, rate in found.items()} == pytest.approx(rates)
 
@@ -103,14 +103,14 @@ def test_no_number_of_trials_is_taken_that_hardly_fits_the_gpu(monkeypatch: pyte
     """Eight take 0.64 of its memory, and nine 0.81; a study before in the same process has filled it."""
     peak = [1.0]
 
-    def take_step(trials: list[Trial]) -> float:
+    def take_step(trials: list[Trial], train: object) -> float:
         peak[0] = max(peak[0], len(trials) ** 2 / 100)
         return 1.0
 
     with simulated_gpu() as gpu:
         free, _ = torch.cuda.mem_get_info(gpu)
         monkeypatch.setattr(cost, "measure_pace", lambda *ignored: Pace("cuda", 19, 1.0, 0.0))
-        monkeypatch.setattr(cost, "_stacked_step_seconds", take_step)
+        monkeypatch.setattr(cost, "_common_step_seconds", take_step)
         monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda *ignored: peak.__setitem__(0, 0.0))
         monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda *ignored: int(peak[0] * free))
         assert list(measure_rates(tiny_config(), tiny_dataset(), gpu, (2, 8, 9))) == [1, 2, 8]
@@ -122,9 +122,10 @@ def test_a_step_of_stacked_trials_is_timed() -> None:
     assert all(0 < rate < math.inf for rate in rates.values())
 
 
-def test_what_cannot_be_stacked_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_stacked_is_tried_in_turns_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(VSEPP, "can_stack", False)
     assert list(measure_rates(tiny_config(), tiny_dataset(), CPU, (2,))) == [1]
+    assert list(measure_rates(tiny_config(), tiny_dataset(), CPU, (2,), in_turns=True)) == [1, 2]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ ahead, so that pixels are decoded while the model works on the batch before.
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, pairwise
 from typing import NamedTuple, TypeVar
@@ -26,6 +26,7 @@ from trainables.data.dataset import Split, members_of
 from trainables.data.length_profile import Lengths
 from trainables.data.npy_files import read_rows
 from trainables.data.pictures import ImageFiles
+from trainables.data.reading import Reading, View
 from trainables.errors import ConfigError, DataError
 from trainables.representations import CaptionInputs, Captions, ImageInputs, Sets
 from trainables.seeding import generator
@@ -55,8 +56,11 @@ class ResidentSplit:
         caption_groups: The same of each caption, shape (C,); ``None`` where no two captions are equal.
     """
 
-    def __init__(self, split: Split, device: torch.device, crop_size: int = 0) -> None:
-        """Place a split; ``crop_size`` is the side of the crops in pixels where the split has files for features."""
+    def __init__(self, split: Split, device: torch.device, reading: Reading = Reading()) -> None:
+        """Place a split, as a model reads it."""
+        if reading.number is not None:
+            tokens, starts = reading.flat_tokens(split.captions)
+            split = replace(split, tokens=tokens, offsets=starts)
         self.device, self.image_count = device, len(split.image_rows)
         self.image_of_caption = _tensor(split.image_of_caption)
         self.labels = None if split.labels is None else _tensor(split.labels)
@@ -72,7 +76,9 @@ class ResidentSplit:
         self._caption_features: _Rows | None = None
         if split.caption_features is not None and split.caption_rows is not None:
             self._caption_features = _Rows(split.caption_features, split.caption_rows, device)
-        self._pixels = None if split.files is None else _Pixels(split.files, split.image_rows, device, crop_size)
+        self._pixels: _Pixels | None = None
+        if split.files is not None and reading.view is not None:
+            self._pixels = _Pixels(split.files, split.image_rows, device, reading.view)
         self._features = _Rows(split.features, split.image_rows, device)
         self._feature_lengths = _lengths(split.feature_lengths, split.image_rows)
         self._columns = {
@@ -133,8 +139,8 @@ class ResidentSplit:
     def request_images(self, indices: Tensor, draw: int | None = None) -> Callable[[], ImageInputs]:
         """Begin to read some images, and return a function that waits for them.
 
-        It returns shape (len(indices), ...), on the split's device: float32 features or uint8 pixels; sets of features
-        where these have lengths; and where the split has further inputs all inputs by their names.
+        It returns shape (len(indices), ...), on the split's device: float32 features or views of pictures; sets of
+        features where these have lengths; and where the split has further inputs all inputs by their names.
         """
         request = self._request_features(indices, draw)
         if not self._columns and self._feature_lengths is None:
@@ -226,26 +232,26 @@ class ResidentSplit:
 
 
 class _Pixels:
-    """Crops of a split's images, decoded by threads ahead of their use."""
+    """Views of a split's images, decoded by threads ahead of their use."""
 
-    def __init__(self, files: ImageFiles, rows: np.ndarray, device: torch.device, crop_size: int) -> None:
-        self._files, self._rows, self._device, self._size = files, rows, device, crop_size
+    def __init__(self, files: ImageFiles, rows: np.ndarray, device: torch.device, view: View) -> None:
+        self._files, self._rows, self._device, self._view = files, rows, device, view
         # As many threads as the trial has for its other work, which on a GPU only waits.
         self._pool = ThreadPoolExecutor(torch.get_num_threads(), thread_name_prefix="decode")
 
     def request(self, indices: Tensor, draw: int | None) -> Callable[[], Tensor]:
-        """Begin to decode images; return a function that waits for their crops, (len(indices), S, S, 3), uint8.
+        """Begin to decode images; return a function that waits for their views, (len(indices), ...).
 
         Its ``DataError`` names every image of the batch that cannot be read.
         """
         rows = self._rows[indices.numpy()].tolist()
-        crops = [self._pool.submit(self._files.crop, row, self._size, draw) for row in rows]
+        views = [self._pool.submit(self._files.read, row, self._view, draw) for row in rows]
 
         def collect() -> Tensor:
-            errors = [error for crop in crops if (error := crop.exception())]
+            errors = [error for view in views if (error := view.exception())]
             if problems := [problem for error in errors if isinstance(error, DataError) for problem in error.problems]:
                 raise DataError(list(dict.fromkeys(problems)))
-            return torch.from_numpy(np.stack([crop.result() for crop in crops])).to(self._device)
+            return torch.from_numpy(np.stack([view.result() for view in views])).to(self._device)
 
         return collect
 
@@ -343,8 +349,8 @@ class Batch:
     """The data of one training step.
 
     Attributes:
-        images: Features, shape (I, D) or (I, R, D), float32, or sets of such; or pixels, shape (I, S, S, 3), uint8; or
-            all inputs by their names, see ``ResidentSplit.request_images``.
+        images: Features, shape (I, D) or (I, R, D), float32, or sets of such; or views of pictures, (I, ...); or all
+            inputs by their names, see ``ResidentSplit.request_images``.
         tokens: Word ids, shape (C, T), int64, 0 after each caption's end. Where the split has features of captions:
             these features, (C, D), float32. With further inputs of captions: ``Captions``.
         lengths: Tokens of each caption, shape (C,), int64, on the CPU; or laid out by a profile.
