@@ -60,7 +60,7 @@ LEVELS = (
     {"losses"},
     {"judged_ranks", "judgements", "judgement_files", "cocos"},
     {"models", "encoders", "dataset_description"},
-    {"evaluation", "optimizers", "capturable"},
+    {"bank", "evaluation", "optimizers", "capturable"},
     {"trial", "training_steps", "micro_batches", "static_steps", "serving"},
     {"fused", "epochs_ahead"},
     {"cost", "contracts"},

@@ -57,7 +57,7 @@ PAIR_MODELS = tuple(name for name, entry in MODEL_TABLE.items() if entry.compare
 BATCH_NORM_MODELS = tuple(name for name, entry in MODEL_TABLE.items() if entry.has_batch_norms)
 """The models with batch norms, which are not trained in parts of a batch."""
 
-NO_BANK = "warp.bank: {} compares sets of vectors, of which no bank is kept; leave bank out"
+NO_BANK = "training.bank: {} compares sets of vectors, of which no bank is kept; leave bank out"
 """The refusal of a bank with a model of ``PAIR_MODELS``, or with such a model of a plug-in."""
 
 NO_MICRO_BATCHES = (
@@ -141,6 +141,8 @@ class TrainingConfig:
         batch_size: Pairs, or images, a step, >= 2.
         micro_batch: Images, and captions, that are encoded at a time, >= 1; ``None`` is all. It bounds the memory of
             activations; the gradient is that of the whole batch.
+        bank: Images, and captions, of the epoch's earlier batches that are negatives too, >= 0; 0 is the batch alone.
+            With a bank the gradient goes to the query alone.
         captions_per_image: With ``images``, number of captions of each image, drawn anew each epoch where it has more,
             >= 1.
         scale_epochs: With ``images``, multiply ``epochs``, ``learning_rate_drop_epochs`` and ``warmup_epochs`` by
@@ -188,6 +190,7 @@ class TrainingConfig:
     batches: Literal["pairs", "images"] = "pairs"
     batch_size: Annotated[int, Allowed(2), Searched([32, 64, 128, 256]), Changeable()] = 128
     micro_batch: Annotated[int | None, Allowed(1)] = None
+    bank: Annotated[int, Allowed(0), Searched([0, 512, 2048, 8192]), Changeable()] = 0
     captions_per_image: Annotated[int, Allowed(1)] = 5
     scale_epochs: bool = False
     optimizer: Literal["adam", "sgd"] = "adam"
@@ -277,10 +280,12 @@ def check_metric(name: str) -> None:
         raise ConfigError(f"metric {name!r} cannot select: its smaller values are better; take one of larger values")
 
 
-def check_bank(model: str, loss: str, bank: object) -> None:
-    """Refuse a bank of embeddings of a model that has none (``ConfigError``); 0 and ``None`` are no bank."""
-    if model in PAIR_MODELS and loss == "warp" and bank:
+def check_bank(model: str, loss: str, bank: int) -> None:
+    """Refuse a bank of embeddings of a model, or with a loss, that has none (``ConfigError``)."""
+    if bank and model in PAIR_MODELS:
         raise ConfigError(NO_BANK.format(model))
+    if bank and loss not in LOSS_TABLE:
+        raise ConfigError(f"training.bank: {loss} is a plug-in's loss, which takes no bank; leave it out")
 
 
 def similarity_notes(config: "TrialConfig") -> Iterator[str]:
@@ -317,6 +322,7 @@ TRAINING_LEFT_OUT: Mapping[str, Any] = {
     "cocos_steps": 0,
     "patience": None,
     "micro_batch": None,
+    "bank": 0,
     "learning_rate_schedule": "drops",
     "weight_decay_of": "all",
     "weight_average": 0.0,
@@ -409,7 +415,7 @@ class TrialConfig:
         self._check_pixels()
         if self.training.micro_batch is not None and self.model in BATCH_NORM_MODELS:
             raise ConfigError(NO_MICRO_BATCHES.format(self.model))
-        check_bank(self.model, self.loss, self.loss_parameters.get("bank"))
+        check_bank(self.model, self.loss, self.training.bank)
         check_tokenizer(self.tokenizer)
         if self.val_images is not None and self.val_images < 1:
             raise ConfigError(f"val_images must be at least 1, or null for all, got {self.val_images}")

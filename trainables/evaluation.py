@@ -1,6 +1,6 @@
 """Evaluation of a model: encode a split, compare every image with every caption, count ranks."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trainables.bank import Bank
 from trainables.checkpoint import BEST, read_file
 from trainables.cocos import Convention, Spread, count_contributions, spreads
 from trainables.config import TrialConfig
@@ -29,7 +30,7 @@ from trainables.metrics import (
     values_of_similarities,
 )
 from trainables.models import build_model
-from trainables.models.retrieval_model import RetrievalModel
+from trainables.models.retrieval_model import RetrievalModel, encode
 from trainables.positive_ranks import Scores, rank_by_scores
 from trainables.ranks import Ranks
 from trainables.representations import Gallery, is_finite
@@ -181,25 +182,34 @@ def measure_contributions(
     epsilon: float = 0.01,
     convention: Convention = "paper",
     curve: Sequence[float] = (),
+    count: int | None = None,
+    bank: Bank | None = None,
 ) -> dict[str, Spread]:
     """Return the mean and standard deviation of each COCOS counter over batches, in eval mode.
 
-    For ``epsilon``, ``convention`` and ``curve`` see ``count_contributions``.
+    The first batches fill an empty ``bank``, which then has no old embeddings, and are not counted. Where the batches
+    do not fill it, the last is counted. At most ``count`` batches are counted. For ``epsilon``, ``convention`` and
+    ``curve`` see ``count_contributions``.
     """
-    count = partial(count_contributions, loss, epsilon=epsilon, convention=convention, curve=curve)
+    counters = partial(count_contributions, loss, epsilon=epsilon, convention=convention, curve=curve)
+    counted: list[dict[str, Tensor]] = []
+    last: Callable[[], dict[str, Tensor]] | None = None
     with evaluating(model):
-        return spreads([count(similarities(model, batch), batch.positives, batch.ignore) for batch in batches])
+        for batch in batches:
+            is_counted = bank is None or bank.is_full
+            images, captions = encode(model, batch)
+            candidates = None if bank is None else bank.candidates(model, images, captions, batch)
+            last = partial(counters, model.compare(images, captions), batch.positives, batch.ignore, candidates)
+            if is_counted:
+                counted.append(last())
+            if len(counted) == count:
+                break
+        return spreads(counted or ([] if last is None else [last()]))
 
 
 def similarities(model: RetrievalModel, batch: Batch) -> Tensor:
     """Return the similarity of each image to each caption of a batch, shape (I, C), or (K, I, C) of stacked models."""
     return model.compare(*encode(model, batch))
-
-
-def encode(model: RetrievalModel, batch: Batch) -> tuple[Any, Any]:
-    """Return the encoded images and captions of a batch, as ``RetrievalModel.compare`` takes them."""
-    with model.computing():
-        return model.encode_images(batch.images), model.encode_captions(batch.tokens, batch.lengths)
 
 
 @contextmanager

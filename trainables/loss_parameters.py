@@ -127,7 +127,6 @@ LOSS_TABLE: Mapping[str, LossEntry] = {
             "direction": HyperParameter("both", one_of("both", "i2t", "t2i")),
             "rank_weight": HyperParameter("harmonic", one_of(*RANK_WEIGHTS), [*RANK_WEIGHTS], is_optional=True),
             "top": HyperParameter(10, count_or()),
-            "bank": HyperParameter(0, count_or(least=0), (1, 16384, "log", "int"), is_optional=True),
         },
     ),
     # The bias makes up for the share of negatives in a batch, -4.8 for one positive among 128, and for the scale

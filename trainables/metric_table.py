@@ -295,6 +295,7 @@ DERIVED = {
     "negatives_per_query_half_epsilon": _count("negatives a query at ε/2", ""),
     "negatives_per_query_twice_epsilon": _count("negatives a query at 2ε", ""),
     "share_without_gradient": _count("share without gradient", ""),
+    "epochs_to_95": _count("epochs to 95 % of the best", "", directed=False),
 }
 """Further counts, which some trainings or certificates have."""
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from trainables.bank import Bank, make_bank
 from trainables.config import TrainingConfig
 from trainables.data.batches import Batch, Indices, ResidentSplit, gather_batch
 from trainables.data.static_batches import SPARE, StaticBatches
@@ -29,7 +30,7 @@ from trainables.losses.plugin_loss import place_of_loss
 from trainables.models.retrieval_model import RetrievalModel
 from trainables.optimizers import HeldRates, LearnedParameters, WeightAverage
 from trainables.seeding import random_state, set_random_state
-from trainables.training_steps import StepLosses, TrainingStep
+from trainables.training_steps import StepLosses, TrainingStep, Watch
 
 PROOF = 3
 """Steps that a graph must repeat to the last bit before it is used; at most ``SPARE``."""
@@ -91,7 +92,7 @@ class EpochSteps(NamedTuple):
     batches: Sequence[Indices]
     draw: int | None
     epoch: int
-    watch: Callable[[Tensor, Batch], None]
+    watch: Watch
     watched: int
     on_step: Callable[[int], None]
 
@@ -135,7 +136,14 @@ class StaticSteps:
                 if steps.average is not None:
                     steps.average.step()
                 steps.on_step(number)
+        if self._step.bank is not None:
+            self._step.bank.drift.measure(self._model)
         return losses.mean()
+
+    @property
+    def bank(self) -> Bank | None:
+        """The bank of the last epoch, with its drift; ``None`` where there is none."""
+        return self._step.bank
 
     def _gathered(self, part: Indices, steps: EpochSteps) -> Batch:
         return gather_batch(self._split, part, steps.training, steps.draw)
@@ -150,7 +158,7 @@ class StaticSteps:
             self._settings, self._graph = settings, None
             clip = training.gradient_clip
             parts = self._model, steps.loss, steps.optimizer, clip, steps.learned
-            self._step = TrainingStep(*parts, keeps_gradients=True)
+            self._step = TrainingStep(*parts, bank=make_bank(training.bank, self._model), keeps_gradients=True)
             self._batches = StaticBatches(self._split, training)
             self._raw = steps.learned.raw
             self._optimizers = [steps.optimizer, *steps.learned.optimizers.values()]
@@ -158,7 +166,7 @@ class StaticSteps:
         if self._step.bank is not None:
             self._step.bank.clear()
 
-    def _take_static(self, watch: Callable[[Tensor, Batch], None] | None) -> Tensor:
+    def _take_static(self, watch: Watch | None) -> Tensor:
         """Take the step of the next static batch, and return its loss in a tensor of its own."""
         bank = self._step.bank
         may_replay = watch is None and self._has_state and (bank is None or bool(bank.tensors))
@@ -172,7 +180,7 @@ class StaticSteps:
         self._has_state = True
         return self._value.clone()
 
-    def _work(self, watch: Callable[[Tensor, Batch], None] | None = None) -> None:
+    def _work(self, watch: Watch | None = None) -> None:
         """The static step: a function of buffers alone, which a graph captures."""
         self._value.copy_(self._step.take(self._batches.current(), watch))
         self._batches.advance()

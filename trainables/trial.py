@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainables.bank import Bank, make_bank
 from trainables.capturable import Parts, find_obstacle
 from trainables.checkpoint import BEST, STATE, EpochReport, read_file, write_file
 from trainables.cocos import Spread, count_contributions, spreads
@@ -28,6 +29,7 @@ from trainables.errors import Blaming, CheckpointError, DivergedError
 from trainables.evaluation import check_tokenizer_of, evaluate, measure_contributions
 from trainables.files import parse_state
 from trainables.losses import NotANumberError, build_loss
+from trainables.losses.directions import Candidates
 from trainables.models import build_model
 from trainables.optimizers import LearnedParameters, WeightAverage, adjust_optimizer, build_optimizer
 from trainables.parameter_values import LEARNED
@@ -87,6 +89,7 @@ class Trial:
         loss: The config's loss, with the word ``learned`` for each learned hyper-parameter.
         learned: The values of the learned hyper-parameters.
         average: The average of the weights, which is evaluated in their place; ``None`` where none is taken.
+        drift: The drift of the bank's embeddings in the last epoch, see ``bank``; empty without a bank.
         on_step: See ``run_trial``.
         static_steps: The static steps of the trial; ``None`` where it has none.
         not_replayed: Why no graph replays the steps, where ``training.graph`` asks for one; ``None`` otherwise.
@@ -127,6 +130,7 @@ class Trial:
         self.on_step: Callable[[int], None] = lambda step: None
         self.static_steps: StaticSteps | None = None
         self.not_replayed: str | None = None
+        self.drift: dict[str, float] = {}
         self._first_steps: list[dict[str, Tensor]] = []
 
     def run_epoch(self) -> EpochReport:
@@ -139,6 +143,7 @@ class Trial:
     def begin_epoch(self) -> None:
         """Set loss, optimiser and backbone for the next epoch."""
         self.epoch += 1
+        self.drift = {}
         present = self.config.at(self.epoch)
         # The schedule may change hyper-parameters from this epoch on.
         self.loss = build_loss(present.loss, **present.loss_parameters)
@@ -157,10 +162,13 @@ class Trial:
             return self._train_statically(training, steps)
         clip = training.gradient_clip
         batches = _counted(islice(self.batches(), steps), self.on_step)
-        return train_epoch(
+        bank = make_bank(training.bank, self.model)
+        loss = train_epoch(
             *(self.model, self.loss, self.optimizer, batches, clip, self.epoch),
-            *(self.learned, self.count_step, self.average, training.micro_batch),
+            *(self.learned, self.count_step, self.average, bank, training.micro_batch),
         )
+        self.note_drift(bank)
+        return loss
 
     def _has_static_steps(self, training: TrainingConfig) -> bool:
         """Whether the epoch is trained by static steps; otherwise ``not_replayed`` says why, where they were wanted."""
@@ -192,17 +200,23 @@ class Trial:
             on_step=self.on_step,
         )
         loss = self.static_steps.train_epoch(steps)
+        self.note_drift(self.static_steps.bank)
         self.not_replayed = self.static_steps.problem
         return loss
 
-    def count_step(self, similarity: Tensor, batch: Batch) -> None:
+    def note_drift(self, bank: Bank | None) -> None:
+        """Take the drift of a bank's embeddings in the epoch for the epoch's metrics."""
+        self.drift = {} if bank is None else {name: float(value) for name, value in bank.drift.values.items()}
+
+    def count_step(self, similarity: Tensor, batch: Batch, candidates: Candidates | None = None) -> None:
         """Measure COCOS on the similarities of a step, shape (I, C), before the step, if it is one of the first steps.
 
-        The model and its random numbers are as without the measurement.
+        ``candidates`` are those of a bank. The model and its random numbers are as without the measurement.
         """
         if self.epoch == 1 and len(self._first_steps) < self.config.training.cocos_steps:
             loss = self.learned.in_force(self.loss)
-            self._first_steps.append(count_contributions(loss, similarity.detach(), batch.positives, batch.ignore))
+            counts = count_contributions(loss, similarity.detach(), batch.positives, batch.ignore, candidates)
+            self._first_steps.append(counts)
 
     def batches(self) -> Iterator[Batch]:
         """Yield the batches of the epoch that has begun; seed, epoch, split and settings decide the batches."""
@@ -219,7 +233,8 @@ class Trial:
         """Evaluate the epoch, whose training took ``train_seconds``, and return its report."""
         started = time.monotonic()
         with nullcontext() if self.average is None else self.average.in_force():
-            self.metrics = {"train/loss": train_loss, **self._learned_values(), **self.evaluate_on_val()}
+            learned = self._learned_values() | {f"bank/{name}": value for name, value in self.drift.items()}
+            self.metrics = {"train/loss": train_loss, **learned, **self.evaluate_on_val()}
             self._remember_if_best()
         every = self.config.training.cocos_every
         if self.best_epoch == self.epoch or (every and self.epoch % every == 0):
@@ -253,7 +268,8 @@ class Trial:
         try:
             loss = self.learned.in_force(self.loss)
             curve = tuple(OTHER_EPSILONS) if training.cocos_steps else ()
-            measured = measure_contributions(self.model, loss, islice(order, COCOS_BATCHES), curve=curve)
+            bank = make_bank(training.bank, self.model)
+            measured = measure_contributions(self.model, loss, order, count=COCOS_BATCHES, bank=bank, curve=curve)
         except NotANumberError as error:
             raise DivergedError("train/similarity", math.nan, self.epoch, 0) from error
         return _named("cocos", _at_other_epsilons(measured))

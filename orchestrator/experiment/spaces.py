@@ -130,9 +130,9 @@ def check_beside(space: StudySpace, model: str) -> None:
             f"search.model_parameters: trials of {model} would read {listed} by their parameters, and a study has one "
             "set of data; set graph or edges in model_parameters, and compare several experiments"
         )
-    for loss, part in space.losses.items():
-        for end in part.bounds["bank"].ends() if "bank" in part.bounds else ():
-            mistakes.of(at(f"search.space.{loss}")(check_bank), model, loss, end)
+    for end in space.training["bank"].ends() if "bank" in space.training else ():
+        for loss in space.losses:
+            mistakes.of(at("search")(check_bank), model, loss, int(end))
     mistakes.refuse()
 
 

@@ -236,6 +236,7 @@ def measure_checkpoint(
     best = read_file(directory, BEST)
     config = TrialConfig.from_dict(best["config"])
     data = open_dataset(config, data_root)
+    from trainables.bank import make_bank
     from trainables.data.batches import ResidentSplit, epoch_batches
     from trainables.evaluation import load_best, measure_contributions
     from trainables.losses import build_loss
@@ -248,7 +249,9 @@ def measure_checkpoint(
     # Learned hyper-parameters have the values of the best model; a checkpoint without any lacks the key.
     loss = with_values(build_loss(now.loss, **now.loss_parameters), best.get(LEARNED, {}))
     batches = epoch_batches(split, now.training, generator(config.seed, "cocos"))
-    spreads = measure_contributions(model.to(where), loss, batches, epsilon=epsilon, convention=convention, curve=curve)
+    about_epsilon: dict[str, Any] = {"epsilon": epsilon, "convention": convention, "curve": curve}
+    bank = make_bank(now.training.bank, model)
+    spreads = measure_contributions(model.to(where), loss, batches, bank=bank, **about_epsilon)
     # Epsilon of the curve, empty for ``epsilon`` itself -> its counters.
     counters: dict[str, dict[str, Any]] = {"": {}, **{f"{value:g}": {} for value in curve}}
     for name, spread in spreads.items():

@@ -95,8 +95,4 @@ def test_defaults_and_ranges_obey_their_rules(owner: str, entries: Entries) -> N
         assert entry.rule.accepts(entry.default) or (entry.default is None and name in WITHOUT), f"{owner}.{name}"
         for bound in bounds_of({name: entry.space}).values():
             assert all(map(entry.rule.accepts, bound.ends())), f"{owner}.{name}"
-            assert entry.first is None or bound.contains(entry.first) or name in OUTSIDE, f"{owner}.{name}"
-
-
-OUTSIDE = {"bank"}
-"""No bank is no size of one."""
+            assert entry.first is None or bound.contains(entry.first), f"{owner}.{name}"

@@ -13,6 +13,7 @@ from torch.nn.functional import pad
 from tests.trainables.runs import resumed
 from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables import static_steps
+from trainables.bank import make_bank
 from trainables.capturable import OBSTACLES, Parts, find_obstacle
 from trainables.config import Change, TrialConfig
 from trainables.data import length_profile
@@ -66,7 +67,10 @@ def plain_epoch(trial: Trial, *, profiled: bool = True) -> float:
             yield batch
 
     clip = training.gradient_clip
-    return train_epoch(trial.model, trial.loss, trial.optimizer, batches(), clip, 1, trial.learned, None, trial.average)
+    return train_epoch(
+        *(trial.model, trial.loss, trial.optimizer, batches(), clip, 1, trial.learned, None, trial.average),
+        make_bank(training.bank, trial.model),
+    )
 
 
 def begun(each: TrialConfig) -> Trial:
@@ -93,7 +97,8 @@ def state_of(trial: Trial) -> list[Tensor]:
 MEAN, MAX = {"pooling": "mean"}, {"pooling": "max"}
 TRAININGS = {
     **{loss: config(loss) for loss in LOSSES},
-    "warp with a bank": config("warp", "wsabie", loss_parameters={"bank": 20}),
+    "warp with a bank": config("warp", "wsabie", bank=20),
+    "with a bank": config(bank=20),
     "learned": config("sigmoid", loss_parameters={"temperature": "learned", "bias": "learned"}),
     "learned, head": config(model="head", loss_parameters={"temperature": "learned"}),
     "two hardest": config("triplet", loss_parameters={"negatives": 2}),
@@ -212,7 +217,7 @@ def agrees_with_uncaptured(trial: Trial, each: TrialConfig, count: int = 2) -> N
     "each",
     [
         config("warp", epochs=2),
-        config("warp", "wsabie", loss_parameters={"bank": 20}, epochs=2),
+        config("warp", "wsabie", bank=20, epochs=2),
         config("sigmoid", "head", loss_parameters={"temperature": "learned"}, weight_average=0.9, epochs=2),
         config(cocos_steps=3, epochs=2),
         config(model="vsrn", epochs=2),
@@ -229,7 +234,7 @@ def test_a_replayed_training_is_the_uncaptured_one_to_the_last_bit(each: TrialCo
 def test_steps_that_no_graph_can_take_are_taken_without_it() -> None:
     """The first full batch makes the moments, some do not fit the profile; a bank fills, and COCOS looks at steps."""
     counts = []
-    for each in (config("warp"), config("warp", loss_parameters={"bank": 20}), config("warp", cocos_steps=4)):
+    for each in (config("warp"), config("warp", bank=20), config("warp", cocos_steps=4)):
         trial, _ = with_graphs(each)
         trial.run_epoch()
         assert trial.static_steps is not None

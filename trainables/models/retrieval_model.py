@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.config import Precision, TrialConfig
+from trainables.data.batches import Batch
 from trainables.data.dataset import Dataset
 from trainables.errors import Blaming
 from trainables.positive_ranks import BlockScores, Scores
@@ -183,3 +184,9 @@ class RetrievalModel(nn.Module, ABC):
 
         Most models have no constraints and do nothing.
         """
+
+
+def encode(model: RetrievalModel, batch: Batch) -> tuple[Any, Any]:
+    """Return the encoded images and captions of a batch, as ``RetrievalModel.compare`` takes them."""
+    with model.computing():
+        return model.encode_images(batch.images), model.encode_captions(batch.tokens, batch.lengths)

@@ -79,19 +79,26 @@ def test_all_curves_are_shown_where_they_are_few(trials: int, losses: tuple[str,
     assert len(option.panels[0].data) == curves
 
 
-def test_a_learned_hyper_parameter_is_drawn_over_the_epochs() -> None:
+def test_a_learned_hyper_parameter_and_the_drift_of_a_bank_are_drawn_over_the_epochs() -> None:
     author = Author(experiment(losses=("nt_xent",)))
     for number, temperatures in enumerate([[0.1, 0.08, 0.07], [0.2, 0.1, 0.001]]):
         trial = author.create("nt_xent", number, {"temperature": "learned"})
         for epoch, temperature in enumerate(temperatures, start=1):
             state = "finished" if epoch == len(temperatures) else "running"
-            author.epoch(trial, epoch, {"val/rsum": 10.0 * number + epoch, "loss/temperature": temperature}, state)
-    _, option = Page(author.finish()).figures["curves"].options
+            values = {
+                "val/rsum": 10.0 * number + epoch,
+                "loss/temperature": temperature,
+                "bank/image_drift": 0.1 * epoch,
+            }
+            author.epoch(trial, epoch, values, state)
+    _, option, drift = Page(author.finish()).figures["curves"].options
     assert option.label == "NT-Xent: τ"
     first, leader = option.panels[0].data
     assert (first["x"], first["y"]) == ([1, 2, 3], [0.1, 0.08, 0.07])
     assert (leader["y"], leader["line"]["width"]) == ([0.2, 0.1, 0.001], 3)
     assert option.panels[0].layout["yaxis"]["type"] == "log"
+    assert drift.label == "NT-Xent: image drift"
+    assert drift.panels[0].data[0]["y"] == pytest.approx([0.1, 0.2, 0.3])
 
 
 @pytest.mark.parametrize(
