@@ -97,6 +97,8 @@ FAR = [candidate(loss, loss, 150.0) for loss in ("sigmoid", "smooth_ap", "warp")
 ALIKE = (("a", "nt_xent"), ("b", "triplet_sh"))
 CLOSE_IMAGES = [IMAGES[0], candidate("ccc", "triplet_sh", 195.0, images=20.0, margin=0.2)]
 
+ZERO_SHOT = replace(NT, label="z", model="clip", parameters={"model.trained": "none"})
+
 STUDIES: Sequence[tuple[str, Sequence[Runs], str | None]] = (
     ("two losses, over seeds and images", IMAGES, None),
     ("two losses that tie, over seeds and images", CLOSE_IMAGES, None),
@@ -138,6 +140,7 @@ STUDIES: Sequence[tuple[str, Sequence[Runs], str | None]] = (
     ("no better than the published settings", [NT, SH_NEAR], "ccc"),
     ("the published settings win", [NT, SH], "a"),
     ("worse than the published settings", [BEST_ON_VAL, SH], "ccc"),
+    ("a pretrained model, not trained, wins", [ZERO_SHOT, replace(SH, model="clip")], "z"),
 )
 
 

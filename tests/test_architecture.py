@@ -62,7 +62,7 @@ LEVELS = (
     {"models", "encoders", "dataset_description"},
     {"bank", "evaluation", "optimizers", "capturable"},
     {"trial", "training_steps", "micro_batches", "static_steps", "serving"},
-    {"fused", "epochs_ahead"},
+    {"fused", "turns", "epochs_ahead"},
     {"cost", "contracts"},
 )
 """Rooms of ``trainables``, the lowest first; a room imports rooms of its own level and below, without a circle."""

@@ -125,11 +125,12 @@ def test_the_page_knows_which_losses_have_a_published_convention(name: str) -> N
         ("gsmn", "GSMN: graphs of words and regions"),
         ("hgr", "HGR: events, actions and entities"),
         ("ce", "CE: experts that may be missing"),
+        ("clip", "CLIP: an encoder that is trained"),
     ],
 )
 def test_every_parameter_of_a_model_stands_there_with_its_default(model: str, heading: str) -> None:
     table = rows(sections("reference/models.md")[heading])
     defaults = {name: entry.default for name, entry in MODEL_PARAMETERS[model].items()}
     assert {name: cells[0].strip("`") for name, cells in table.items() if cells[0] != "default"} == {
-        name: default if isinstance(default, str) else f"{default:g}" for name, default in defaults.items()
+        name: default or "" if isinstance(default, str | None) else f"{default:g}" for name, default in defaults.items()
     }

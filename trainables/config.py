@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
 from trainables.errors import ConfigError
@@ -24,6 +25,7 @@ from trainables.hyper_parameters import Space
 from trainables.loss_parameters import LOSS_TABLE
 from trainables.metric_table import may_select, name_parts
 from trainables.model_parameters import (
+    ENCODER_KEY,
     FEATURES,
     MODEL_TABLE,
     check_embedding_size,
@@ -49,7 +51,7 @@ NO_FEATURES = "none"
 """Image features of a model that reads further inputs alone."""
 
 PIXEL_MODELS = ("vsepp",)
-"""The models that can be trained from pixels."""
+"""The models that can be trained from pixels instead of features."""
 
 PAIR_MODELS = tuple(name for name, entry in MODEL_TABLE.items() if entry.compares_sets)
 """The models that compare sets of vectors, of which no bank of embeddings is kept."""
@@ -69,7 +71,7 @@ NO_MICRO_BATCHES = (
 ParameterValue = bool | int | float | str | tuple[float, ...]
 """Value of a hyper-parameter: a number, a word, or coefficients."""
 
-TOKENIZERS = ("english", "words", "characters")
+TOKENIZERS = ("english", "words", "characters", "labels")
 """The tokenizers that ship; see ``trainables.data.tokenizers``."""
 
 GraphUse = Literal["auto", "on", "off"]
@@ -382,7 +384,7 @@ class TrialConfig:
         training: The loop's settings.
         vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.
         tokenizer: How captions are cut into tokens; ``None`` infers it from the captions. It is ``english``, ``words``,
-            ``characters``, a ``tokenizer.json`` in the dataset's folder, or its absolute path.
+            ``characters``, ``labels``, a ``tokenizer.json`` in the dataset's folder, or its absolute path.
         val_images: Number of first images of the val split on which to evaluate, >= 1; ``None`` is all images. The
             published code of VSE++ and VSRN takes 1,000.
         metric: The metric that selects the best epoch; larger is better.
@@ -435,8 +437,26 @@ class TrialConfig:
             ConfigError: If ``model_parameters.weights`` names no file.
         """
         check_weights(str(self.model_parameters.get("weights", "DEFAULT")), "model_parameters.weights")
+        if self.encoder is not None and not Path(self.encoder).is_dir():
+            raise ConfigError(f"{ENCODER_KEY}: there is no folder {self.encoder}")
+
+    def _check_encoder(self) -> None:
+        if FEATURES[self.model] != PIXELS:
+            return
+        if self.model_parameters.get("encoder") is None:
+            raise ConfigError(
+                f"{ENCODER_KEY}: {self.model} needs the folder of an encoder of open_clip or transformers; set it to "
+                "an absolute path"
+            )
+        if self.training.finetune:
+            raise ConfigError(f"training.finetune: {self.model} always reads pixels; leave it out")
+        trained = self.model_parameters.get("trained", MODEL_TABLE[self.model].parameters["trained"].default)
+        for name, part in (("blocks", "blocks"), ("rank", "lora"), ("alpha", "lora")):
+            if name in self.model_parameters and trained not in (part, "none"):
+                raise ConfigError(f"model_parameters.{name}: goes with trained: {part}, and trained is {trained}")
 
     def _check_pixels(self) -> None:
+        self._check_encoder()
         if self.training.finetune and self.model not in PIXEL_MODELS:
             raise ConfigError(
                 f"training.finetune: {self.model} reads {FEATURES[self.model]} features and cannot be trained from "
@@ -459,6 +479,11 @@ class TrialConfig:
         if self.training.finetune:
             return PIXELS
         return "regions" if self._pools_regions else FEATURES[self.model]
+
+    @property
+    def encoder(self) -> str | None:
+        """Folder of the encoder that is trained; ``None`` for a model without one."""
+        return str(self.model_parameters["encoder"]) if FEATURES[self.model] == PIXELS else None
 
     @property
     def inputs(self) -> tuple[str, ...]:

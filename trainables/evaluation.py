@@ -27,12 +27,13 @@ from trainables.metrics import (
     metrics_in_folds,
     metrics_of_ranks,
     rank_classmates,
+    rank_labels,
     values_of_similarities,
 )
 from trainables.models import build_model
 from trainables.models.retrieval_model import RetrievalModel, encode
 from trainables.positive_ranks import Scores, rank_by_scores
-from trainables.ranks import Ranks
+from trainables.ranks import Ranks, chance_rsum
 from trainables.representations import Gallery, is_finite
 from trainables.seeding import choose_device
 
@@ -56,6 +57,9 @@ def evaluate(model: RetrievalModel, split: ResidentSplit, *, folds: int = 1) -> 
         images, captions, owners = _encode(model, split)
         if split.labels is not None:
             return class_metrics(rank_classmates(model.scores(images, captions), split.labels))
+        if split.caption_labels is not None:
+            scores = model.scores(images, captions)
+            return metrics_of_ranks(*rank_labels(scores, owners, split.caption_labels), owners)
         return metrics_in_folds(model.scores, images, captions, owners, folds=folds)
 
 
@@ -78,7 +82,7 @@ def evaluate_checkpoint(
     """
     model, _ = load_best(directory, data)
     where = choose_device(device)
-    return evaluate(model.to(where), ResidentSplit(data.splits[split], where, model.crop_size), folds=folds)
+    return evaluate(model.to(where), ResidentSplit(data.splits[split], where, model.reading), folds=folds)
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,7 @@ def rank_checkpoint(
     ranked = {}
     with evaluating(model):
         for name in splits:
-            images, captions, _ = _encode(model, ResidentSplit(data.splits[name], where, model.crop_size))
+            images, captions, _ = _encode(model, ResidentSplit(data.splits[name], where, model.reading))
             scores = model.scores(images, captions)
             ranked[name] = rank_split(data.splits[name], scores, (judgements or {}).get(name, ()))
     return ranked
@@ -129,6 +133,10 @@ def rank_split(split: Split, scores: Scores, judgements: Sequence[JudgedSplit] =
         return RankedSplit(class_metrics(ranks), ranks_of(split, ranks, ranks))
     # ``astype`` copies: arrays mapped from the disk are read-only, and torch has no read-only tensors.
     owners = torch.from_numpy(split.image_of_caption.astype(np.int64)).to(scores.device)
+    if split.caption_labels is not None:
+        pairs = rank_labels(scores, owners, torch.from_numpy(split.caption_labels))
+        of_labels = ranks_of(split, *(part.cpu() for part in pairs))
+        return RankedSplit(metrics_of_ranks(*pairs, owners), of_labels, values=values_of_plugins(of_labels, {}))
     i2t, t2i = (ranks.cpu() for ranks in rank_by_scores(scores, owners))
     of_similarities = values_of_similarities(scores, owners)
     metrics = metrics_of_ranks(i2t, t2i, owners.cpu(), of_similarities=of_similarities)
@@ -145,7 +153,10 @@ def ranks_of(split: Split, i2t: Tensor, t2i: Tensor) -> Ranks:
     i2t_ranks, t2i_ranks, owners = (
         array.astype(np.int32) for array in (i2t.numpy(), t2i.numpy(), split.image_of_caption)
     )
-    return Ranks(i2t_ranks, t2i_ranks, owners, split.queries_digest(), split.name, tuple(split.image_ids))
+    chance = None
+    if split.labels is not None or split.caption_labels is not None:
+        chance = chance_rsum(split.image_of_caption, split.labels, split.caption_labels)
+    return Ranks(i2t_ranks, t2i_ranks, owners, split.queries_digest(), split.name, tuple(split.image_ids), chance)
 
 
 def load_best(directory: Path, data: Dataset) -> tuple[RetrievalModel, TrialConfig]:
@@ -159,6 +170,7 @@ def load_best(directory: Path, data: Dataset) -> tuple[RetrievalModel, TrialConf
         )
     config = TrialConfig.from_dict(payload["config"])
     model = build_model(config, data, pretrained=False)
+    check_encoder_of(directory, payload, model)
     model.load_state_dict(payload["model"])
     return model, config
 
@@ -171,6 +183,15 @@ def check_tokenizer_of(directory: Path, payload: Mapping[str, Any], data: Datase
         raise CheckpointError(
             f"{directory}: trained with the tokenizer {trained}, but the captions of {data.name} are cut by {here} "
             f"here; evaluate or resume it with tokenizer {trained.split()[0]}"
+        )
+
+
+def check_encoder_of(directory: Path, payload: Mapping[str, Any], model: RetrievalModel) -> None:
+    """Refuse a checkpoint of an encoder whose files have changed since (``CheckpointError``)."""
+    if payload.get("encoder", "") != model.origin_digest:
+        folder = payload["config"]["model_parameters"].get("encoder")
+        raise CheckpointError(
+            f"{directory}: trained from other files than {folder} holds now; put the files of its training there again"
         )
 
 
@@ -226,17 +247,18 @@ def evaluating(model: RetrievalModel) -> Iterator[None]:
 
 def encode_images(model: RetrievalModel, split: ResidentSplit) -> Any:
     """Return the encoded images of a split, a ``Gallery``, in the order of the split."""
-    chunks = split.image_chunks(CROPS if model.crop_size else CHUNK)
+    chunks = split.image_chunks(CROPS if model.reading.view else CHUNK)
     with model.computing():
         return model.gather(model.encode_images(images) for images in chunks)
 
 
 def encode_captions(model: RetrievalModel, split: ResidentSplit) -> Any:
-    """Return the encoded captions of a split, a ``Gallery``, in the order of the split.
+    """Return the encoded captions of a split, a ``Gallery``, in the order of its candidates.
 
     Captions are encoded longest first, so that a chunk holds captions of similar lengths and little padding.
     """
-    order = split.lengths.argsort(descending=True, stable=True)
+    candidates = split.candidates()
+    order = split.lengths[candidates].argsort(descending=True, stable=True)
     with model.computing():
-        encoded = model.gather(model.encode_captions(*split.captions(part)) for part in order.split(CHUNK))
+        encoded = model.gather(model.encode_captions(*split.captions(part)) for part in candidates[order].split(CHUNK))
     return encoded[order.argsort().to(split.device)]

@@ -1,4 +1,4 @@
-"""Several trials trained at once in one process; trials of one shape are trained as one stacked model.
+"""Several trials trained at once in one process: as one stacked model where they have one shape, or in turns.
 
 A trial on features uses a small part of a GPU, and much of its time is spent on launching kernels. K trials whose
 models have equal shapes take one forward and one backward pass over parameters of shape (K, ...). Otherwise each trial
@@ -7,8 +7,8 @@ replaced while the other trials continue. Up to rounding, a trial has the result
 batches and draws depend only on its own seed and epoch.
 
 Trials may be at different epochs; trials with equal seed and epoch have equal batches, which are gathered once. Trials
-that cannot be stacked, such as those with micro-batches, which save the memory that a stack takes, are trained one
-after another.
+that cannot be stacked, such as those with micro-batches, which save the memory that a stack takes, take their steps in
+turns (``trainables.turns``).
 
 Parameters of the stacked model, and statistics of its batch norms, have the shape (K, ...). The parameters of the
 single models become views of these tensors, and nothing is copied. An optimiser or a constraint that changes a single
@@ -17,7 +17,7 @@ model also changes the stacked model.
 
 import math
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -45,15 +45,19 @@ from trainables.representations import stack_images
 from trainables.seeding import RandomStream, choose_device
 from trainables.training_steps import steps_unread
 from trainables.trial import Trial
+from trainables.turns import train_in_turns
 
 T = TypeVar("T")
 
 
 class FusedTrials:
-    """The trials of one process, each with a name that the caller chooses."""
+    """The trials of one process, each with a name that the caller chooses.
 
-    def __init__(self, device: str = "auto") -> None:
-        self._device = choose_device(device)
+    Trials of a dataset and a model that are ``in_turns`` are not stacked.
+    """
+
+    def __init__(self, device: str = "auto", in_turns: Collection[tuple[str, str]] = ()) -> None:
+        self._device, self._in_turns = choose_device(device), in_turns
         self._trials: dict[str, Trial] = {}
 
     def add(self, name: str, config: TrialConfig, data: Dataset, resume: Path | None = None) -> EpochReport | None:
@@ -62,7 +66,7 @@ class FusedTrials:
         Raises:
             CheckpointError: If ``resume`` is damaged or belongs to another trial.
         """
-        neighbours = (other for other in self._trials.values() if other.data is data and not other.model.crop_size)
+        neighbours = (other for other in self._trials.values() if other.data is data and not other.model.reading.view)
         beside = None if config.training.finetune else next(neighbours, None)
         trial = Trial(config, data, self._device, is_new=resume is None, beside=beside)
         report = None if resume is None else trial.restore(resume)
@@ -83,21 +87,28 @@ class FusedTrials:
         for name in names:
             trial = self._trials[name]
             trial.begin_epoch()
-            shapes.setdefault(stack_shape(trial), {})[name] = trial
+            takes_turns = (trial.config.dataset, trial.config.model) in self._in_turns
+            shapes.setdefault(name if takes_turns else stack_shape(trial), {})[name] = trial
+        stacks = [trials for trials in shapes.values() if len(trials) > 1]
+        others = {name: trial for trials in shapes.values() if len(trials) == 1 for name, trial in trials.items()}
         outcomes: dict[str, Outcome] = {}
-        for trials in shapes.values():
-            outcomes |= zip(trials, run_together(list(trials.values())), strict=True)
+        for trials, train in [*((trials, train_stacked) for trials in stacks), (others, train_in_turns)]:
+            outcomes |= zip(trials, run_together(list(trials.values()), train), strict=True)
         for name, outcome in outcomes.items():
             if isinstance(outcome, Exception):
                 self.remove(name)
         return outcomes
 
 
-def run_together(trials: list[Trial]) -> list[Outcome]:
-    """Train and evaluate trials of one shape for the epoch that they have begun."""
+Losses = list[float | DivergedError | UserError]
+"""For each trial the mean loss over its steps, or the error that ended it."""
+
+
+def run_together(trials: list[Trial], train: Callable[[Sequence[Trial]], Losses]) -> list[Outcome]:
+    """Train trials for the epoch that they have begun, stacked or in turns, and evaluate them."""
     started = time.monotonic()
-    losses = train_stacked(trials) if len(trials) > 1 else [_or_error(trials[0].train)]
-    seconds = (time.monotonic() - started) / len(trials)
+    losses = train(trials)
+    seconds = (time.monotonic() - started) / max(1, len(trials))
     return [
         loss if isinstance(loss, Exception) else _or_error(partial(trial.end_epoch, loss, seconds))
         for trial, loss in zip(trials, losses, strict=True)
@@ -112,7 +123,7 @@ def _or_error(work: Callable[[], T]) -> T | DivergedError | UserError:
         return error
 
 
-def train_stacked(trials: Sequence[Trial], steps: int | None = None) -> list[float | DivergedError | UserError]:
+def train_stacked(trials: Sequence[Trial], steps: int | None = None) -> Losses:
     """Train trials for the epoch that each trial has begun.
 
     The trials are of one ``stack_shape``, on one device. At most ``steps`` steps are taken; ``None`` takes all of the
@@ -139,8 +150,9 @@ def stack_shape(trial: Trial) -> Hashable:
     rest = {key: value for key, value in trial.config.model_parameters.items() if key not in model.stacked_settings}
     whole = training.micro_batch is None
     ragged = training.batches == "images" and captions.min() != captions.max()
+    has_labels = split.labels is not None or split.caption_labels is not None
     return (
-        None if model.can_stack and not model.crop_size and whole else alone,
+        None if model.can_stack and not model.reading.view and whole else alone,
         type(model),
         model.precision,
         tuple(parameter.shape for parameter in model.parameters()),
@@ -150,7 +162,7 @@ def stack_shape(trial: Trial) -> Hashable:
         (training.batches, training.batch_size, training.captions_per_image, training.length_buckets),
         (training.duplicates, training.augment, training.gradient_clip, training.bank),
         # Where batches differ in size or positives, only trials with equal batches can be stacked.
-        own_batches if ragged or training.length_buckets > 1 or split.labels is not None else None,
+        own_batches if ragged or training.length_buckets > 1 or has_labels else None,
     )
 
 
@@ -239,7 +251,7 @@ class StackedEpoch:
             if trial.average is not None:
                 trial.average.step()
 
-    def finish(self) -> list[float | DivergedError | UserError]:
+    def finish(self) -> Losses:
         """Return the mean loss or the error of each trial, see ``train_stacked``."""
         self._measure_drift()
         self._read()

@@ -4,7 +4,7 @@ The losses of an epoch's steps are read from the device several at a time, so th
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 
 import torch
 from torch import Tensor
@@ -131,6 +131,19 @@ class TrainingStep:
         return value.detach()
 
 
+Steps = Generator[None, None, float]
+"""Takes the steps of an epoch, yields after each, and returns their mean loss."""
+
+
+def finish(steps: Steps) -> float:
+    """Take all steps, and return their mean loss."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return float(end.value)
+
+
 def train_epoch(
     model: RetrievalModel,
     loss: Loss,
@@ -143,8 +156,8 @@ def train_epoch(
     average: WeightAverage | None = None,
     bank: Bank | None = None,
     micro_batch: int | None = None,
-) -> float:
-    """Take one step for each batch and return the mean loss over the steps.
+) -> Steps:
+    """Take one step for each batch, yield after it, and return the mean loss over the steps.
 
     ``learned`` holds the hyper-parameters that the loss learns, which are also updated. ``watch`` is called before each
     step with the similarities, the batch and the candidates of a bank. ``average`` is moved after each step. ``bank``
@@ -167,6 +180,7 @@ def train_epoch(
         losses.add(value)
         if average is not None:
             average.step()
+        yield
     if bank is not None:
         bank.drift.measure(model)
     return losses.mean()

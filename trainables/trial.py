@@ -26,7 +26,7 @@ from trainables.data.batches import Batch, ResidentSplit, draw_batches, epoch_ba
 from trainables.data.dataset import Dataset
 from trainables.data.tokenizers import ENGLISH
 from trainables.errors import Blaming, CheckpointError, DivergedError
-from trainables.evaluation import check_tokenizer_of, evaluate, measure_contributions
+from trainables.evaluation import check_encoder_of, check_tokenizer_of, evaluate, measure_contributions
 from trainables.files import parse_state
 from trainables.losses import NotANumberError, build_loss
 from trainables.losses.directions import Candidates
@@ -35,7 +35,7 @@ from trainables.optimizers import LearnedParameters, WeightAverage, adjust_optim
 from trainables.parameter_values import LEARNED
 from trainables.seeding import choose_device, generator, make_deterministic, reading_beside, seed_torch
 from trainables.static_steps import CudaGraph, EpochSteps, StaticSteps
-from trainables.training_steps import train_epoch
+from trainables.training_steps import Steps, finish, train_epoch
 
 COCOS_BATCHES = 8
 """Number of batches on which COCOS is measured in training; ``orchestrator cocos`` takes the whole train split."""
@@ -92,6 +92,7 @@ class Trial:
         drift: The drift of the bank's embeddings in the last epoch, see ``bank``; empty without a bank.
         on_step: See ``run_trial``.
         static_steps: The static steps of the trial; ``None`` where it has none.
+        stream: The stream of a GPU on which the trial takes its steps among others, see ``trainables.turns``.
         not_replayed: Why no graph replays the steps, where ``training.graph`` asks for one; ``None`` otherwise.
     """
 
@@ -114,21 +115,22 @@ class Trial:
         self.config, self.data, self.epoch = config, data, 0
         self.model = build_model(config, data, pretrained=is_new).to(device)
         if beside is None:
-            self.train_split = ResidentSplit(data.splits["train"], device, self.model.crop_size)
-            self.val_split = ResidentSplit(data.splits["val"], device, self.model.crop_size)
+            self.train_split = ResidentSplit(data.splits["train"], device, self.model.reading)
+            self.val_split = ResidentSplit(data.splits["val"], device, self.model.reading)
         else:
             self.train_split, self.val_split = beside.train_split, beside.val_split
         self.loss = build_loss(config.loss, **config.loss_parameters)
         self.optimizer = build_optimizer(self.model.parameters(), config.training, self.model.backbone_parameters())
         decay = config.training.weight_average
         self.average = WeightAverage(self.model, decay) if decay > 0 else None
-        self.learned = LearnedParameters(device)
+        self.learned = LearnedParameters(device, self.model.initial_values)
         self.metrics: dict[str, float] = {}
         self.best_epoch, self.best_value = 0, -math.inf
         self.best_weights: dict[str, Tensor] = {}
         self.best_learned: dict[str, float] = {}
         self.on_step: Callable[[int], None] = lambda step: None
         self.static_steps: StaticSteps | None = None
+        self.stream: torch.cuda.Stream | None = None
         self.not_replayed: str | None = None
         self.drift: dict[str, float] = {}
         self._first_steps: list[dict[str, Tensor]] = []
@@ -156,14 +158,21 @@ class Trial:
 
         At most ``steps`` >= 1 are taken, the first ones; ``None`` takes all.
         """
+        return finish(self.in_steps(steps))
+
+    def in_steps(self, steps: int | None = None) -> Steps:
+        """Take the same steps, and yield after each, so that other trials may take theirs in between."""
         seed_torch(self.config.seed, "epoch", self.epoch)
         training = self.config.at(self.epoch).training
         if self._has_static_steps(training):
-            return self._train_statically(training, steps)
+            return (yield from self._train_statically(training, steps))
         clip = training.gradient_clip
+        if self.config.encoder is not None and next(self.model.parameters(), None) is None:
+            # Zero-shot: nothing is trained, and the loss of a batch is enough.
+            steps = 1
         batches = _counted(islice(self.batches(), steps), self.on_step)
         bank = make_bank(training.bank, self.model)
-        loss = train_epoch(
+        loss = yield from train_epoch(
             *(self.model, self.loss, self.optimizer, batches, clip, self.epoch),
             *(self.learned, self.count_step, self.average, bank, training.micro_batch),
         )
@@ -183,7 +192,7 @@ class Trial:
             self.not_replayed = self.not_replayed or self.static_steps.problem
         return self.not_replayed is None
 
-    def _train_statically(self, training: TrainingConfig, count: int | None) -> float:
+    def _train_statically(self, training: TrainingConfig, count: int | None) -> Steps:
         assert self.static_steps is not None
         watched = max(0, training.cocos_steps - len(self._first_steps)) if self.epoch == 1 else 0
         steps = EpochSteps(
@@ -199,7 +208,7 @@ class Trial:
             watched=watched,
             on_step=self.on_step,
         )
-        loss = self.static_steps.train_epoch(steps)
+        loss = yield from self.static_steps.train_epoch(steps)
         self.note_drift(self.static_steps.bank)
         self.not_replayed = self.static_steps.problem
         return loss
@@ -302,6 +311,8 @@ class Trial:
         origin = {"config": self.config.to_dict(), "digest": self.data.digest}
         if (tokenizer := self.data.vocabulary.tokenizer) != ENGLISH:
             origin["tokenizer"] = tokenizer.identity
+        if self.model.origin_digest:
+            origin["encoder"] = self.model.origin_digest
         # The weights of the best epoch are a copy, which is never changed.
         is_copied = self.best_epoch == self.epoch and self.average is None
         state = {"model": {} if is_copied else self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
@@ -352,6 +363,7 @@ class Trial:
         if longer.until(state["epoch"]) != here.until(state["epoch"]):
             raise CheckpointError(f"{directory}: written by a trial with another config; resume it with its own")
         check_tokenizer_of(directory, state, self.data)
+        check_encoder_of(directory, state, self.model)
         if state["digest"] != self.data.digest:
             raise CheckpointError(f"{directory}: trained on other data than {self.data.name} here holds")
 

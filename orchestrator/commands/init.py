@@ -14,7 +14,9 @@ from orchestrator.commands.options import DataRoot
 from orchestrator.experiment.experiment import load_experiment, shipped_experiments
 from orchestrator.experiment.first_experiment import DatasetFacts, write_first
 from orchestrator.experiment.yaml_files import parse_yaml
-from orchestrator.text.terminal import say, typed_program
+from orchestrator.results.search_designs import USUAL
+from orchestrator.searches.designs import describe_designs, design_table, designs_of
+from orchestrator.text.terminal import make_console, say, typed_program
 from orchestrator.text.wording import printed
 from search_spaces.other_names import suggestion
 from trainables.data.features import open_features
@@ -70,7 +72,7 @@ def init(
         begun, begun_as = begun_from(text, file, own, datasets), f"begun from {source}"
     write_whole(file, begun)
     try:
-        load_experiment(str(file))
+        experiment = load_experiment(str(file))
     except ConfigError:
         # Most often the name of the file is no name of an experiment.
         file.unlink()
@@ -82,6 +84,9 @@ def init(
         place = data_root / missing[0]
         made = f"`orchestrator data generate scenes --out {place}` makes it"
         say(f"{data_root} has no {', '.join(missing)} yet: {made if missing == ['scenes'] else f'put it into {place}'}")
+    if designs := designs_of(experiment, USUAL):
+        make_console(plain_width=160).print(design_table(designs, USUAL))
+        say(*describe_designs(experiment, designs, USUAL))
     say(f"look at its plan: {shlex.join([typed_program(), 'search', str(file), *root, '--dry-run'])}")
 
 
@@ -95,7 +100,7 @@ def dataset_facts(name: str, data_root: Path) -> DatasetFacts:
         path = next(iter(source.feature_files(kind).values()))
         dimensions[kind] = int(open_features(path).shape[-1])
     captions = sum(len(image.captions) for image in train)
-    return DatasetFacts(source.name, len(train), captions, dimensions, source.has_one_modality)
+    return DatasetFacts(source.name, len(train), captions, dimensions, source.has_one_modality, source.has_label_sets)
 
 
 def datasets_under(data_root: Path) -> list[str]:

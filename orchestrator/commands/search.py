@@ -15,10 +15,11 @@ from orchestrator.commands.mlflow_store import choose_port
 from orchestrator.commands.options import ExperimentName, Overrides, Plugins, with_start_options
 from orchestrator.commands.watch import PORT, page_beside
 from orchestrator.experiment.experiment import Experiment, load_experiment
-from orchestrator.journal.directory import find_directory, read_history
+from orchestrator.journal.directory import JOURNAL_FILE, find_directory, read_history
 from orchestrator.journal.history import History
 from orchestrator.machines.cluster import StartOptions
 from orchestrator.machines.own_machine import check_machine
+from orchestrator.results.search_designs import USUAL, measured_luck
 from orchestrator.results.winner import find_champions
 from orchestrator.searches.begin import make_workload, run_experiment
 from orchestrator.searches.budget import SPENT
@@ -79,7 +80,10 @@ def show_plan(experiment: Experiment, options: StartOptions) -> None:
     check_machine(experiment.resources)
     read_sources(experiment, options.output)
     prior = read_prior(experiment, options.output)
-    plan = dry_run(experiment, make_workload(experiment.resources, options.data_root, experiment.plugins), prior)
+    begun = options.output / experiment.name
+    luck = measured_luck(read_history(begun)) if (begun / JOURNAL_FILE).is_file() else USUAL
+    workload = make_workload(experiment.resources, options.data_root, experiment.plugins)
+    plan = dry_run(experiment, workload, prior, luck)
     if options.quiet:
         print(json.dumps(asdict(plan), indent=2))
     else:

@@ -92,7 +92,7 @@ class Experiment(BaseModel):
         model_parameters: Parameters of the models beyond their sizes; ``orchestrator list models`` lists them.
         vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.
         tokenizer: How captions are cut into tokens; ``null`` infers it from the captions. It is ``english``, ``words``,
-            ``characters``, a ``tokenizer.json`` in the dataset's folder, or its absolute path.
+            ``characters``, ``labels``, a ``tokenizer.json`` in the dataset's folder, or its absolute path.
         val_images: Number of first images of the val split on which to evaluate, >= 1; ``null`` is all images. The
             published code of VSE++ and VSRN takes 1,000.
         search: How the coefficients are searched.
@@ -161,6 +161,10 @@ class Experiment(BaseModel):
         """Refuse now a config that would otherwise end each trial of a study."""
         cell, mistakes = self._cell(dataset, model, losses), Mistakes()
         mistakes.of(self.trial_config, cell, {})
+        if cell.space.model_parameters:
+            first = {name: bound.ends()[0] for name, bound in cell.space.model_parameters.items()}
+            together = replace(cell, model_parameters={**cell.model_parameters, **first})
+            mistakes.of(at("search.model_parameters")(self.trial_config), together, {})
         mistakes.of(check_beside, cell.space, cell.model)
         mistakes.of(check_sampler, self.search, cell.space)
         mistakes.refuse()

@@ -175,8 +175,8 @@ class Resources(BaseModel):
         cpus: CPUs, > 0; also the threads of its PyTorch, rounded up.
         gpus: GPUs, >= 0, a fraction to share one. ``auto`` is as much as a trial was measured to need, or none where
             there is no GPU.
-        fuse: Number of trials that are trained as one stacked model, >= 1. ``auto`` is the number that was measured to
-            be fastest.
+        fuse: Number of trials that one process trains, stacked or in turns, >= 1. ``auto`` is the number that was
+            measured to be fastest.
         max_concurrent: Trials at a time, >= 1; ``null`` is as many as fit.
     """
 

@@ -135,17 +135,19 @@ class MemoryMeasured(Record, frozen=True, kw_only=True, tag="memory_measured"):
 
 
 class FusionMeasured(Record, frozen=True, kw_only=True, tag="fusion_measured"):
-    """The speed of fused trials was measured, to decide how many are trained as one stacked model.
+    """The speed of fused trials was measured, to decide how many an engine trains, and how.
 
     Attributes:
         study: Name of the trials' study.
         trials: Number of fused trials with the most epochs an hour, >= 1.
         epochs_per_hour: Number of fused trials, as text -> epochs an hour of these trials together.
+        in_turns: Whether these trials take steps in turns, which was faster than one stacked model.
     """
 
     study: str
     trials: int
     epochs_per_hour: Mapping[str, float] = msgspec.field(default_factory=dict)
+    in_turns: bool = False
 
 
 class LimitNoted(Record, frozen=True, kw_only=True, tag="limit_noted"):

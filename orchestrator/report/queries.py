@@ -117,22 +117,36 @@ def ask_model(
     where = choose_device(device)
     part = data.splits[split]
     with evaluating(model.to(where)):
-        resident = ResidentSplit(part, where, model.crop_size)
+        resident = ResidentSplit(part, where, model.reading)
         scores = model.scores(encode_images(model, resident), encode_captions(model, resident))
-        everything = torch.arange(len(part.image_ids)), torch.arange(len(part.captions))
+        candidates = resident.candidates()
+        everything = torch.arange(len(part.image_ids)), torch.arange(len(candidates))
         asked_images, asked_captions = (_spread(len(places)) for places in everything)
         of_images = scores.between(torch.tensor(asked_images), everything[1]).cpu().numpy()
         of_captions = scores.between(everything[0], torch.tensor(asked_captions)).T.cpu().numpy()
     shown = _SplitItems(part, Thumbnails(source))
     missing = "" if shown.image(0).image else "The image files were not found; names are shown."
-    owners, images = part.image_of_caption, np.arange(len(part.image_ids))
+    places = candidates.tolist()
+
+    def right(images: torch.Tensor, captions: torch.Tensor) -> np.ndarray:
+        if part.caption_labels is not None:
+            return resident.fits(images, captions).numpy()
+        return (images[:, None] == resident.image_of_caption[captions]).numpy()
+
     i2t = [
-        _answered(shown.image(image), scores, owners == image, shown.caption)
+        _answered(
+            shown.image(image),
+            scores,
+            right(torch.tensor([image]), candidates)[0],
+            lambda row, *about: shown.caption(places[row], *about),
+        )
         for image, scores in zip(asked_images, of_images, strict=True)
     ]
     t2i = [
-        _answered(shown.caption(caption), scores, images == owners[caption], shown.image)
-        for caption, scores in zip(asked_captions, of_captions, strict=True)
+        _answered(
+            shown.caption(places[row]), scores, right(everything[0], candidates[row : row + 1])[:, 0], shown.image
+        )
+        for row, scores in zip(asked_captions, of_captions, strict=True)
     ]
     return ShownQueries(title, missing, groups=dict(zip(WAYS, (i2t, t2i), strict=True)))
 

@@ -92,7 +92,8 @@ class SearchedTrials:
     """
 
     def __init__(self, study: Study, band: Band | None = None) -> None:
-        self.study, self.band, self.trials = study, band, study.valued
+        self.study, self.band = study, band
+        self.trials = [trial for trial in study.valued if not trial.is_zero_shot]
         self.values = [trial.best_value or 0.0 for trial in self.trials]
         # In conditional search spaces a trial may lack a parameter; only parameters that every trial has can be drawn.
         first = self.trials[0].params if self.trials else {}
@@ -262,6 +263,7 @@ def _field(band: Band, first: str, second: str) -> list[Json]:
     across, up = (grid.ravel() for grid in np.meshgrid(shares, shares))
     predicted = band.surface.predict(_through_setting(band, {first: across, second: up}))
     mean, *_ = band.surface.band(predicted)
+    reached = np.where(band.surface.is_explored(predicted.places), band.surface.reach(predicted), 0.0)
     x, y = ([value_at(band.bounds[name], float(share)) for share in shares] for name in (first, second))
     about = {"type": "contour", "x": x, "y": y, "hoverinfo": "skip"}
     return [
@@ -275,7 +277,7 @@ def _field(band: Band, first: str, second: str) -> list[Json]:
         },
         {
             **about,
-            "z": band.surface.reach(predicted).reshape(GRID, GRID).round(4).tolist(),
+            "z": reached.reshape(GRID, GRID).round(4).tolist(),
             "contours": {"coloring": "none", "start": REACH, "end": REACH, "size": 1},
             # The scale is dark where values are good, and the edge runs there in both themes.
             "line": {"width": 2.5, "color": "#ffffff"},

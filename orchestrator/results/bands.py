@@ -33,6 +33,7 @@ from orchestrator.text.wording import (
     parameter_names,
     printed,
     setting_text,
+    share_text,
 )
 from search_spaces import Range, StudySpace, Values
 from trainables.metric_table import without_section
@@ -47,11 +48,14 @@ FEWEST = 12
 FEWEST_KNOWN = 4
 """Fewest settings that were trained to their end."""
 
-WHOLE = 0.95
-"""Share of a range from which on the set takes the whole range."""
+WHOLE = 0.9
+"""Share of the explored part of a range from which on the set takes the whole range."""
 
 WIDE = 10.0
 """Width of an interval in points of rsum from which on digits after the point say nothing."""
+
+SOME = 0.05
+"""Share of the space far from all trials from which on a sentence says so."""
 
 TOGETHER = 0.5
 """Correlation of two parameters within the set from which on they must be chosen together."""
@@ -106,9 +110,9 @@ class Band:
 
     @cached_property
     def whole(self) -> frozenset[str]:
-        """The parameters of which the set takes the whole range."""
-        widths = np.ptp(self._inside, axis=0)
-        return frozenset(name for name, width in zip(self.bounds, widths, strict=True) if width >= WHOLE)
+        """The parameters of which the set takes the whole explored range."""
+        shares = self.surface.widths
+        return frozenset(name for name, share in zip(self.bounds, shares, strict=True) if share >= WHOLE)
 
     @cached_property
     def together(self) -> list[tuple[str, str, float]]:
@@ -193,6 +197,7 @@ def band_of(cell: Cell, points: Sequence[Point], repeats: Sequence[Trial] = ()) 
     ``repeats`` are the trainings that confirm some of the trials.
     """
     bounds = searched_numbers(cell.space)
+    points = [point for point in points if not point.first.is_zero_shot]
     known = [point for point in points if point.finished]
     if not bounds or len(points) < FEWEST or len(known) < FEWEST_KNOWN:
         return None
@@ -297,6 +302,7 @@ def _best_settings(dataset: str, loss_bands: Sequence[Band], winner: tuple[str, 
         Column("best", "best trial"),
         *_value_columns("expected", expected, "both"),
         Column("share", "share of the space", unit="share"),
+        Column("unexplored", "unexplored", unit="share"),
     ]
     rows: list[Sequence[TableCell]] = []
     for band in loss_bands:
@@ -304,14 +310,14 @@ def _best_settings(dataset: str, loss_bands: Sequence[Band], winner: tuple[str, 
         for place, (name, (low, high)) in enumerate(band.ranges.items()):
             at = (in_digits(band.setting[name], 2), value_text(band.best.first.params[name]))
             values = (setting if place == 0 and metric == band.cell.metric else None for metric in words)
-            share = band.surface.share if place == 0 else None
-            rows.append((*band.about(name), _range(band, name), low, high, *at, *values, share))
+            shares = (band.surface.share, band.surface.unexplored) if place == 0 else (None, None)
+            rows.append((*band.about(name), _range(band, name), low, high, *at, *values, *shares))
     return Answer(
         BEST_SETTINGS,
         dataset,
         "Which settings are as good as the best?",
         _headline(first),
-        numbers={"share": first.surface.share},
+        numbers={"share": first.surface.share, "unexplored": first.surface.unexplored},
         table=table_of(columns, rows),
         notes=tuple(notes),
         figure="slices",
@@ -360,6 +366,9 @@ def _notes(band: Band) -> Iterator[str]:
     for first, second, likeness in band.together[:2]:
         coefficient, other, needed = band.names[first], band.names[second], "larger" if likeness > 0 else "smaller"
         yield f"Choose {coefficient} and {other} together: a larger {coefficient} needs a {needed} {other}."
+    if band.surface.unexplored >= SOME:
+        far = share_text(band.surface.unexplored)
+        yield f"Of {far} of the space nothing is said: no trial lies within a tenth of each range there."
     parts = [f"{count_text(band.known, 'setting')} trained to the end"]
     parts += [f"{band.stopped} stopped early (ends estimated)"] if band.stopped else []
     parts += [f"{band.diverged} diverged"] if band.diverged else []

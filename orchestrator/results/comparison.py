@@ -165,7 +165,7 @@ def compare(first: Runs, second: Runs, metric: str, *, over_images: bool = False
         test = welch_test(ours, theirs, (exact[0], exact[1]))
     if test is not None:
         lucks = [side.luck.get(metric) for side in sides]
-        return replace(compared, test=_wary(test, lucks) if unit is Unit.SEARCH else test)
+        return replace(compared, test=wary_of_luck(test, lucks) if unit is Unit.SEARCH else test)
     units = unit.plural
     if all(exact):
         same = abs(difference) < EQUAL
@@ -207,7 +207,7 @@ def compare_alike(first: Runs, second: Runs, metric: str, *, least_spread: float
     return replace(compared, test=test)
 
 
-def _wary(test: DifferenceTest, lucks: Sequence[float | None]) -> DifferenceTest:
+def wary_of_luck(test: DifferenceTest, lucks: Sequence[float | None]) -> DifferenceTest:
     """Return a test of searches that allows for rare bad searches, of which few searches show none.
 
     Where the trials of both losses say that their luck is ``UNLIKE_LUCK``, no variance is below what they say. Else the

@@ -37,6 +37,7 @@ from orchestrator.text.wording import (
     share_text,
 )
 from trainables.metric_table import range_of
+from trainables.model_parameters import published_parameters
 
 MOSTLY = 0.5
 """Share of the uncertainty from which on a part of it is named: smaller shares are not estimated well apart."""
@@ -48,6 +49,8 @@ SETTLE = "settle"
 """Key of the answer to what would settle a tie."""
 
 THE_WINNER = "The winner"
+
+ZERO_SHOT = "The published settings are the pretrained model, which was not trained (zero-shot)."
 
 ONE_SEARCH = (
     "One search a loss: another search may find other settings, and how far that moves this was not measured. "
@@ -166,13 +169,22 @@ class _Questions:
         baseline = "baseline" if self._verdict.named_baseline else "published settings"
         question = f"Better than the {baseline}?"
         named = f"{baseline} ({self._full_name(self._by_label[label])})"
+        zero_shot = self._zero_shot(self._by_label[label])
         if label == self._winner.label:
             verb = "wins" if self._verdict.named_baseline else "win"
-            return Answer(PUBLISHED, self._verdict.dataset, question, f"The {named} {verb}.")
+            said = ("No confirmed training was better than the pretrained model on val.",) if zero_shot else ()
+            return Answer(PUBLISHED, self._verdict.dataset, question, f"The {named} {verb}.", notes=(*zero_shot, *said))
         conclusion = self._verdict.conclusion(PUBLISHED)
         self._names[PUBLISHED] = {self._winner.label: THE_WINNER, label: f"the {named}"}
         answer = self._answer(PUBLISHED, question, conclusion, conclusion.deciding, "")
-        return replace(answer, notes=(*self._notes(PUBLISHED, [], {}), *self._new_images(conclusion.deciding)))
+        notes = (*self._notes(PUBLISHED, [], {}), *zero_shot, *self._new_images(conclusion.deciding))
+        return replace(answer, notes=notes)
+
+    def _zero_shot(self, candidate: Runs) -> tuple[str, ...]:
+        """Say that a candidate is a pretrained model that is not trained, if it is one."""
+        published = {f"model.{name}": value for name, value in published_parameters(candidate.model).items()}
+        is_untrained = bool(published) and published.items() <= candidate.parameters.items()
+        return (ZERO_SHOT,) if is_untrained else ()
 
     def _what_would_settle(self, answers: Sequence[Answer]) -> list[Answer]:
         """Return the answer to (d) where an answer is open."""

@@ -14,9 +14,17 @@ and from a normal distribution around the weighted draws. The weights are margin
 The draws are computed together by NumPy; a test compares the process of each draw with scikit-learn's, which takes one
 draw at a time.
 
-The best settings are those whose f reaches f of the best place with a probability of at least ``REACH``. The value was
-chosen by simulation. In 60 cases of 500 searches of 24 trials, the set held the true optimum in 95 to 100 %, in 99 % on
-average (``python -m tests.benchmarks bands``; the table is in ``tests/benchmarks/README.md``).
+The process believes that f is as smooth everywhere as where the trials lie, which are mostly around one peak. Where f
+has a second peak or a narrow ridge, its error bars are too short: the more trials, the surer it is of the wrong peak.
+So its standard deviations are made longer, and it is asked about no place that is far from every trial:
+
+    explored        places with a trial within ``NEAR_TRIAL`` in each parameter; of the others nothing is said
+    best settings   explored places whose f reaches f of the best explored place with a probability of at least
+                    ``REACH``, by ``CAUTION`` times the standard deviation of their difference
+    the 95 % band   1.5 + d / 2 times the band of the process, for d parameters
+
+The factors were chosen by simulation, with one and two peaks, ridges, plateaus and optima at an edge, of 12 to 96
+trials (``python -m tests.benchmarks bands``; ``docs/reference/surface.md`` has the rates).
 
 References:
     [Rasmussen2006] Rasmussen and Williams, Gaussian Processes for Machine Learning, chapters 2, 4 and 5. MIT Press
@@ -36,6 +44,12 @@ Array = NDArray[np.floating]
 
 REACH = 0.01
 """Least probability of reaching the best place with which a place belongs to the set of best settings."""
+
+CAUTION = 1.5
+"""Factor of the standard deviation of a difference between two places, by which they are compared."""
+
+NEAR_TRIAL = 0.1
+"""Largest distance from a trial, as a share of each range, at which a place is explored."""
 
 DRAWS = 128
 """Draws of the unknown scales from the prior, and again around the weighted draws."""
@@ -160,6 +174,7 @@ class Surface:
     """A fitted surface over settings with at least two different values; the draws have a seed."""
 
     def __init__(self, observed: Observed, seed: int = 0) -> None:
+        self._tried = observed.places
         self.observed = observed.reduced(MOST)
         values = self.observed.values
         self._highest, self._lowest = float(values.max()), float(values.min())
@@ -188,19 +203,49 @@ class Surface:
         return self.predict(self.places)
 
     @cached_property
+    def explored(self) -> NDArray[np.bool_]:
+        """Which of ``places`` have a trial near them, shape (M,)."""
+        return self.is_explored(self.places)
+
+    @cached_property
     def best(self) -> int:
-        """Index in ``places`` of the place with the highest posterior mean."""
-        return int((self._weights @ self._predicted.mean).argmax())
+        """Index in ``places`` of the explored place with the highest posterior mean."""
+        return int(np.where(self.explored, self._weights @ self._predicted.mean, -np.inf).argmax())
 
     @cached_property
     def is_best(self) -> NDArray[np.bool_]:
         """Which of ``places`` belong to the set of best settings, shape (M,)."""
-        return self.reach(self._predicted) >= REACH
+        return self.holds(self._predicted)
 
     @property
     def share(self) -> float:
         """The share of the space that the set has, in [0, 1]."""
         return float(self.is_best[:PLACES].mean())
+
+    @property
+    def widths(self) -> Array:
+        """The extent of the set in each parameter, as a share of that of the explored places, shape (d,)."""
+        extents = [np.ptp(self.places[which], axis=0) for which in (self.is_best, self.explored)]
+        widths: Array = extents[0] / extents[1]
+        return widths
+
+    @property
+    def unexplored(self) -> float:
+        """The share of the space that is far from every trial, in [0, 1]: a better setting there is not excluded."""
+        return 1 - float(self.explored[:PLACES].mean())
+
+    def is_explored(self, places: Array) -> NDArray[np.bool_]:
+        """Return which of some places, shape (M, d), have a trial near them."""
+        # A trial at a time: all distances of thousands of trials at once would take gigabytes.
+        explored = np.zeros(len(places), dtype=bool)
+        for trial in self._tried:
+            explored |= (np.abs(places - trial) <= NEAR_TRIAL).all(axis=1)
+        return explored
+
+    def holds(self, predicted: Prediction) -> NDArray[np.bool_]:
+        """Return which places belong to the set of best settings, shape (M,)."""
+        held: NDArray[np.bool_] = (self.reach(predicted) >= REACH) & self.is_explored(predicted.places)
+        return held
 
     @cached_property
     def safest(self) -> Array:
@@ -213,12 +258,12 @@ class Surface:
         return self.places[int(lower.argmax())]
 
     def reach(self, predicted: Prediction) -> Array:
-        """Return the probability that f of each place reaches f of the best of ``self.places``, shape (M,)."""
+        """Return the probability that f of each place reaches f of the best explored place, shape (M,)."""
         best, known = slice(self.best, self.best + 1), self._predicted
         prior = self._covariance(self._scales, (predicted.places[:, None, :] - known.places[best]) ** 2)[..., 0]
         shared = prior - (predicted.explained * known.explained[:, :, best]).sum(axis=1)
         spread = np.sqrt(np.maximum(predicted.variance + known.variance[:, best] - 2 * shared, 1e-12))
-        reached: Array = self._weights @ _normal((predicted.mean - known.mean[:, best]) / spread)
+        reached: Array = self._weights @ _normal((predicted.mean - known.mean[:, best]) / (CAUTION * spread))
         return reached
 
     def band(self, predicted: Prediction) -> tuple[Array, Array, Array]:
@@ -227,7 +272,8 @@ class Surface:
         The band ends at the lowest value of the study: the process knows nothing of what lies below.
         """
         mean, deviation = self._moments(predicted)
-        return self._expand(mean), self._expand(mean - Z95 * deviation), self._expand(mean + Z95 * deviation)
+        half = (1.5 + 0.5 * predicted.places.shape[1]) * Z95 * deviation
+        return self._expand(mean), self._expand(mean - half), self._expand(mean + half)
 
     def change(self, parameter: int, steps: int = 41, draws: int = 400) -> tuple[float, float, float]:
         """Return how much f changes along a parameter, the others as in ``safest``: value, and ends of 95 %.

@@ -22,12 +22,12 @@ from orchestrator.journal.history import History
 from orchestrator.journal.trial import PriorPoint
 from orchestrator.machines.cluster import Node, check_fits
 from orchestrator.machines.gpu_share import choose_share, describe_fusion, describe_limit
-from orchestrator.results.statistics import POWER, DifferenceTest
-from orchestrator.results.verdict import LEVEL, LEVELS_OF_SEARCHES
+from orchestrator.results.search_designs import USUAL, Luck, SearchDesign
+from orchestrator.searches.designs import describe_designs, design_table, designs_of
 from orchestrator.searches.time_left import PlannedWork, expected_epochs
 from orchestrator.text.terminal import make_console, make_table
 from orchestrator.text.values import count_text, duration_text, in_digits, value_text
-from orchestrator.text.wording import number_text, share_text
+from orchestrator.text.wording import number_text
 from orchestrator.workload.training import TrainablesWorkload
 from search_spaces import Range, Suggestion, Values
 from trainables.allotment import usable_cpus
@@ -71,8 +71,8 @@ class Concurrency:
         trials: How many; at least 1 if any trial can run.
         limited_by: The resource or setting that keeps further trials from running.
         gpus: The part of a GPU that a trial gets.
-        fuse: Most trials that are trained as one stacked model.
-        together: Trials that are trained as one stacked model; fewer than ``fuse`` if fewer run at once.
+        fuse: Most trials that are trained in one process.
+        together: Trials that are trained in one process; fewer than ``fuse`` if fewer run at once.
     """
 
     trials: int
@@ -171,7 +171,7 @@ def limit_concurrency(
 
 @dataclass(frozen=True)
 class DryRun:
-    """All that is known before a search."""
+    """All that is known before a search; ``designs`` are repeated searches that cost as much, by the ``luck``."""
 
     experiment: str
     studies: tuple[StudyPlan, ...]
@@ -180,14 +180,19 @@ class DryRun:
     device: str
     budget: Mapping[str, float | None]
     notes: tuple[str, ...] = ()
+    designs: tuple[SearchDesign, ...] = ()
+    luck: Luck = USUAL
 
 
 def dry_run(
     experiment: Experiment,
     workload: TrainablesWorkload,
     prior: Mapping[str, Sequence[PriorPoint]] = MappingProxyType({}),
+    luck: Luck = USUAL,
 ) -> DryRun:
     """Describe a search without running it; ``prior`` is that of ``studies.past_searches.read_prior``.
+
+    ``luck`` is that of repeated searches, where an earlier experiment has measured it.
 
     Raises:
         ConfigError: If a trial asks for more than this machine has.
@@ -197,7 +202,7 @@ def dry_run(
     machine, wanted = _machine(), experiment.resources
     gpus_at_least = 0.0 if wanted.gpus == "auto" else wanted.gpus
     check_fits(wanted.cpus, gpus_at_least, [Node(platform.node(), machine["CPU"], machine["GPU"])])
-    from trainables.cost import choose_fusion
+    from trainables.cost import choose_way
 
     # All searches of a study have its pace.
     cells = experiment.studies()
@@ -210,8 +215,12 @@ def dry_run(
         for cell in cells
     ]
     measured = cells if wanted.fuse == "auto" else ()
-    rates = {cell.name: workload.rates(experiment.trial_config(cell, {})) for cell in measured}
-    fusions = {study: choose_fusion(study_rates) for study, study_rates in rates.items()}
+    configs = {cell.name: experiment.trial_config(cell, {}) for cell in measured}
+    ways = {study: choose_way(workload.rates(each), workload.rates_in_turns(each)) for study, each in configs.items()}
+    rates, fusions = (
+        {study: way.rates for study, way in ways.items()},
+        {study: way.trials for study, way in ways.items()},
+    )
     fuse = min(fusions.values()) if wanted.fuse == "auto" else wanted.fuse
     gpus = _gpus(experiment, workload, machine, fuse)
     trials = sum(experiment.trials_in(cell) for cell in experiment.cells())
@@ -232,6 +241,7 @@ def dry_run(
         )
         for cell, timed in zip(cells, paces, strict=True)
     )
+    designs = designs_of(experiment, luck)
     limits = describe_limit(wanted, gpus, machine, fuse), describe_fusion(fusions)
     # The queries of val are ranked as well.
     evaluation = fmean(2 * max(pace.evaluation_seconds for pace in timed) for timed in paces)
@@ -242,10 +252,12 @@ def dry_run(
         forecast=forecast(experiment, _lengths(experiment, plans), evaluation, concurrency),
         device=paces[0][0].device,
         budget={"hours": experiment.budget.hours, "gpu_hours": experiment.budget.gpu_hours},
+        designs=tuple(designs),
+        luck=luck,
         notes=(
             *filter(None, limits),
             *_describe_race(experiment),
-            *describe_repeats(experiment),
+            *describe_designs(experiment, designs, luck),
             *overlaps(experiment),
         ),
     )
@@ -326,31 +338,6 @@ def _describe_race(experiment: Experiment) -> list[str]:
     ]
 
 
-LUCK = (2.0, 5.0)
-"""Usual standard deviations of the best setting over searches of 12 and more trials, in rsum."""
-
-NOISE, ERROR_OF_IMAGES, IMAGES = 1.5, 1.5, 1000
-"""Usual standard deviation over seeds, standard error of a loss by its test images, in rsum, and their number."""
-
-
-def describe_repeats(experiment: Experiment) -> list[str]:
-    """Return what lead repeated searches of two losses detect, where the luck of a search is usual."""
-    searches, confirm = experiment.search.repeats, experiment.confirm
-    if searches == 1 or confirm is None or experiment.search.metric != "val/rsum":
-        return []
-    seeds, level = confirm.seeds or 1, LEVELS_OF_SEARCHES.get(searches, LEVEL)
-    leads = []
-    for luck in LUCK:
-        variance = (luck**2 + NOISE**2 / seeds) / searches
-        total = 2 * (variance + ERROR_OF_IMAGES**2)
-        test = DifferenceTest(0.0, (variance, variance), (0.0, 0.0), (searches, searches), total, IMAGES)
-        leads.append(number_text(test.detectable(level), experiment.search.metric))
-    return [
-        f"{searches} searches of two losses detect a lead of {leads[0]} rsum in {share_text(POWER)} of studies "
-        f"where the luck of a search is {LUCK[0]:g} rsum, and of {leads[1]} where it is {LUCK[1]:g}"
-    ]
-
-
 def print_dry_run(result: DryRun) -> None:
     """Print a table of each study, with ranges and first points, and the forecast."""
     show = make_console(plain_width=160).print
@@ -361,6 +348,8 @@ def print_dry_run(result: DryRun) -> None:
         for study in result.studies
     ]
     show(make_table(["study", "trials", "epochs each", "s/epoch"], rows, f"{result.experiment}: plan", texts=1))
+    if result.designs:
+        show(design_table(result.designs, result.luck))
     for sentence in describe_dry_run(result):
         show(Text(sentence))
 
@@ -377,7 +366,7 @@ def describe_dry_run(result: DryRun) -> list[str]:
     epochs = f"{plan.epochs_at_most:,} epochs"
     if plan.epochs < plan.epochs_at_most:
         epochs = f"about {plan.epochs:,} epochs of at most {plan.epochs_at_most:,}"
-    fused = f", {at_a_time.together} of them as one stacked model" if at_a_time.fuse > 1 else ""
+    fused = f", {at_a_time.together} of them in one process" if at_a_time.fuse > 1 else ""
     pace = f"{at_a_time.together} that share one {result.device}" if fused else f"one on {result.device}"
     hours = {**plan.stages, "usual": plan.hours, "most": plan.hours_at_most}
     times = {name: duration_text(3600 * count) for name, count in hours.items()}
@@ -407,7 +396,9 @@ def _space(study: StudyPlan) -> Table:
     points = study.points[:SHOWN]
     searched = {name.rpartition(".")[2] for name in study.space}
     follow = {name for point in points for name in point["loss_parameters"] if name not in searched}
-    names = [*study.space, *sorted(follow)]
+    # A pretrained model that is evaluated as it is has a parameter of its own.
+    apart = {name for point in points for name in point["params"] if name not in study.space}
+    names = [*study.space, *sorted(follow), *sorted(apart)]
     values = [[{**point["loss_parameters"], **point["params"]}.get(name) for point in points] for name in names]
     rows = [
         [name, study.space.get(name, ""), *("" if value is None else value_text(value) for value in row)]

@@ -13,6 +13,9 @@ import numpy as np
 
 from orchestrator.results.surface import Array, Observed, gain_to_end
 
+BESIDE_ANOTHER = (0.1, 0.4)
+"""Where the highest of two peaks may lie in each range; the other is larger by 0.5 and 0.3."""
+
 TOP = 250.0
 """The highest value of f, in points of rsum."""
 
@@ -45,6 +48,30 @@ def _kink(steps: Array) -> Array:
     return np.where(steps < 0, 15 * np.abs(steps), 80 * steps**2 + 20 * np.abs(steps)).sum(-1)
 
 
+def _two(width: float, other_width: float, behind: float) -> Callable[[Array], Array]:
+    """Return the highest peak and another that is lower by ``behind``; at a distance of its width a peak has 37 %."""
+
+    def below(steps: Array) -> Array:
+        apart = np.where(np.arange(steps.shape[-1]) == 0, 0.5, 0.3)
+        own, other = (np.exp(-(from_peak**2).sum(-1)) for from_peak in (steps / width, (steps - apart) / other_width))
+        return np.asarray(60 - np.maximum(60 * own, (60 - behind) * other))
+
+    return below
+
+
+def _thin(steps: Array) -> Array:
+    across, along = (steps[:, 0] + steps[:, 1]) / math.sqrt(2), (steps[:, 0] - steps[:, 1]) / math.sqrt(2)
+    return 60 * (1 - np.exp(-(across**2 / 0.005 + along**2 / 2))) + 5 * (steps[:, 2:] ** 2).sum(-1)
+
+
+def _aligned(steps: Array) -> Array:
+    return 60 * (1 - np.exp(-(steps[:, 0] ** 2 / 0.005 + steps[:, 1] ** 2 / 2))) + 5 * (steps[:, 2:] ** 2).sum(-1)
+
+
+def _plateau(steps: Array) -> Array:
+    return 60 * (1 - np.exp(-(np.maximum(np.sqrt((steps**2).sum(-1)) - 0.25, 0) ** 2) / 0.02))
+
+
 SURFACES: Mapping[str, Callable[[Array], Array]] = {
     "peaked": _peak(0.03),
     "broad": _peak(0.4),
@@ -53,6 +80,14 @@ SURFACES: Mapping[str, Callable[[Array], Array]] = {
     "cliff": _cliff,
     "ridge": _ridge,
     "irrelevant": _irrelevant,
+    "edge": _peak(0.1),
+    "plateau": _plateau,
+    "thin": _thin,
+    "aligned": _aligned,
+    "equal peaks": _two(0.17, 0.17, 1),
+    "two peaks": _two(0.17, 0.17, 8),
+    "broad peaks": _two(0.25, 0.25, 4),
+    "hidden peak": _two(0.1, 0.32, 6),
 }
 """Name -> function of steps from the optimum, of shape (N, d), that says how far f lies below its highest value."""
 
@@ -72,7 +107,10 @@ class Simulated:
     ) -> None:
         self._below, self._noise, self._generator = SURFACES[surface], noise, generator
         self._sampling, self._trials = sampling, trials
-        self.optimum: Array = generator.uniform(0.15, 0.85, dimensions)
+        ends = BESIDE_ANOTHER if "peak" in surface and surface != "peaked" else (0.15, 0.85)
+        self.optimum: Array = generator.uniform(*ends, dimensions)
+        if surface == "edge":
+            self.optimum[0] = 0.0
         self.curves: list[dict[int, float]] = []
         places: list[Array] = []
         values: list[float] = []

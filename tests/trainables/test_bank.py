@@ -24,7 +24,7 @@ from trainables.fused import FusedTrials, stack_shape
 from trainables.losses import build_loss
 from trainables.losses.directions import Candidates, ConstantCandidates
 from trainables.models.retrieval_model import RetrievalModel
-from trainables.training_steps import train_epoch
+from trainables.training_steps import finish, train_epoch
 from trainables.trial import COCOS_BATCHES, Trial, run_trial
 
 CPU = torch.device("cpu")
@@ -127,8 +127,8 @@ def test_warp_draws_from_the_bank_what_a_double_loop_draws(size: int) -> None:
         torch.manual_seed(epoch)
         losses, from_bank = warp_with_bank(vectors, size, margin=0.7, rate=0.2)
         torch.manual_seed(epoch)
-        loss = train_epoch(
-            model, build_loss("warp", margin=0.7), optimizer, bank_batches(), None, epoch, bank=Bank(size)
+        loss = finish(
+            train_epoch(model, build_loss("warp", margin=0.7), optimizer, bank_batches(), None, epoch, bank=Bank(size))
         )
         assert from_bank > 0
         assert loss == pytest.approx(np.mean(losses))
@@ -181,7 +181,7 @@ def test_every_loss_has_the_gradients_of_a_loop_over_pairs(name: str, size: int)
         for values, gradient in zip(other.parameters(), gradients, strict=True):
             values.data -= 0.02 * gradient
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
-    found = train_epoch(model, loss, optimizer, bank_batches(), None, 1, bank=Bank(size))
+    found = finish(train_epoch(model, loss, optimizer, bank_batches(), None, 1, bank=Bank(size)))
     assert found == pytest.approx(np.mean(expected), abs=1e-10)
     for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-10)
@@ -193,14 +193,14 @@ def test_drift_is_that_of_the_first_batch_when_the_bank_is_full_or_the_epoch_end
     images, captions = batches[0].images, batches[0].tokens
     before = [model.images[images].detach().clone(), model.captions[captions].detach().clone()]
     loss, optimizer = build_loss("triplet", margin=0.7), torch.optim.SGD(model.parameters(), lr=0.2)
-    train_epoch(model, loss, optimizer, batches[:steps], None, 1, bank=Bank(100))
+    finish(train_epoch(model, loss, optimizer, batches[:steps], None, 1, bank=Bank(100)))
     after = [model.images[images].detach(), model.captions[captions].detach()]
     cosines = [
         np.mean([float(a @ b / (a.norm() * b.norm())) for a, b in zip(old, new, strict=True)])
         for old, new in zip(before, after, strict=True)
     ]
     again = Table()
-    train_epoch(again, loss, torch.optim.SGD(again.parameters(), lr=0.2), batches, None, 1, bank=bank)
+    finish(train_epoch(again, loss, torch.optim.SGD(again.parameters(), lr=0.2), batches, None, 1, bank=bank))
     drift = {name: float(value) for name, value in bank.drift.values.items()}
     if size == 3:
         # With other negatives, but none in the first step.

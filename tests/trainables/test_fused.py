@@ -13,11 +13,12 @@ from torch import Tensor
 from tests.trainables.runs import numbers, stopped, trained
 from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables.checkpoint import EpochReport, save_epoch
-from trainables.config import Change, TrialConfig
+from trainables.config import PIXELS, Change, TrialConfig
 from trainables.data.batches import Batch
 from trainables.data.dataset import Dataset
 from trainables.errors import DivergedError
 from trainables.fused import FusedTrials, StackedEpoch, stack_shape
+from trainables.model_parameters import FEATURES
 from trainables.models import MODELS
 from trainables.trial import Trial, run_trial
 
@@ -243,7 +244,7 @@ WILD = {
 }
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", [model for model in MODELS if FEATURES[model] != PIXELS])
 @pytest.mark.parametrize("cause", WILD)
 def test_one_that_diverges_does_not_touch_its_neighbours(cause: str, model: str) -> None:
     training, loss, parameters = WILD[cause]

@@ -20,7 +20,7 @@ from trainables.fused import FusedTrials
 from trainables.losses import NotANumberError, build_loss
 from trainables.models import build_model
 from trainables.optimizers import SGD, AdamW, build_optimizer
-from trainables.training_steps import StepLosses, train_epoch
+from trainables.training_steps import StepLosses, Steps, finish, train_epoch
 from trainables.trial import COCOS_BATCHES, Trial
 
 CPU = torch.device("cpu")
@@ -54,7 +54,12 @@ def test_each_epoch_and_each_seed_has_an_order_of_its_own(settings: dict[str, An
 
 def test_each_epoch_and_each_seed_draws_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loss that samples, as WARP does, draws from torch's generator."""
-    monkeypatch.setattr(trial_module, "train_epoch", lambda *arguments: float(torch.rand(())))
+
+    def drawing(*arguments: object) -> Steps:
+        yield
+        return float(torch.rand(()))
+
+    monkeypatch.setattr(trial_module, "train_epoch", drawing)
     drawn = []
     for seed in (0, 1, 0):
         trial = Trial(tiny_config(seed=seed), DATA, CPU)
@@ -128,7 +133,9 @@ def test_a_step_takes_the_gradient_of_its_own_batch_in_training_mode(monkeypatch
     taken: list[Tensor] = []
     # Steps of nothing: the weights stay those that the expected gradients are of.
     monkeypatch.setattr(SGD, "step", lambda self: taken.append(torch.cat([p.grad.flatten() for p in parameters])))
-    train_epoch(model.eval(), loss, build_optimizer(model.parameters(), config.training), batches, None, epoch=1)
+    finish(
+        train_epoch(model.eval(), loss, build_optimizer(model.parameters(), config.training), batches, None, epoch=1)
+    )
     assert model.training
     torch.testing.assert_close(taken, expected)
 

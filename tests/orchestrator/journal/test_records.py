@@ -37,7 +37,7 @@ EVENTS: dict[str, dict[str, Any]] = {
     "warm_started": {"source": "past", "studies": {"s": [WARM]}, "passed_over": 2},
     "prior_read": {"studies": {"s": [{"params": {"margin": 0.2}, "source": "other"}]}},
     "memory_measured": {"study": "s", "peak": 5, "room": 9},
-    "fusion_measured": {"study": "s", "trials": 4, "epochs_per_hour": {"1": 2.0, "4": 7.5}},
+    "fusion_measured": {"study": "s", "trials": 4, "epochs_per_hour": {"1": 2.0, "4": 7.5}, "in_turns": True},
     "limit_noted": {"message": "one GPU"},
     "trial_created": CREATED,
     "trial_started": {"trial": "a", "gpus": 0.25},

@@ -16,11 +16,14 @@ from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.answers import Summary
 from orchestrator.results.comparison import compare
 from orchestrator.results.confirmation import current_plans, trainings_of
+from orchestrator.results.luck import variance_of_best
+from orchestrator.results.search_designs import USUAL, measured_luck
 from orchestrator.results.statistics import welch_test
 from orchestrator.searches.dry_run import Concurrency, describe_dry_run, dry_run, forecast
 from orchestrator.searches.resuming import confirm_experiment, extend_experiment
 from orchestrator.searches.search import describe_start, run_search
 from orchestrator.studies.study import Studies
+from orchestrator.text.wording import number_text
 from orchestrator.workload.training import TrainablesWorkload
 from tests.support.experiments import begun, make_experiment, open_test
 from tests.support.fake_workload import FakeWorkload
@@ -113,7 +116,9 @@ def test_the_best_of_each_search_gets_one_fresh_seed_by_default_and_the_cost_is_
     assert [(study.searches, study.trials) for study in plan.studies] == [(3, 2), (3, 2)]
     assert "12 trials and up to 6 trainings that confirm" in describe_dry_run(plan)[0]
     (lead,) = [note for note in plan.notes if "detect a lead" in note]
-    assert lead.startswith("3 searches of two losses detect a lead of ")
+    assert lead.startswith("3 searches of 2 trials of two losses detect a lead of ")
+    (own,) = [design for design in plan.designs if design.is_own]
+    assert (own.searches, own.trials) == (3, 2) and all(number_text(of, "val/rsum") in lead for of in own.leads)
     assert "2 studies searched 3 times, 12 trials" in describe_start(experiment, History(), Path("x"))
 
 
@@ -122,6 +127,18 @@ def run(experiment: Experiment, output: Path, workload: FakeWorkload) -> History
     with without_ray(2):
         run_search(experiment, workload, output, quiet=True)
     return History.of(read_journal(output / experiment.name / "journal.jsonl"))
+
+
+def test_the_luck_of_a_design_is_that_of_earlier_searches_where_they_were_repeated(tmp_path: Path) -> None:
+    history = run(repeated(), tmp_path, FakeWorkload(noise=1.0))
+    assert measured_luck(History()) == USUAL
+    luck = measured_luck(history)
+    values: dict[str, list[list[float | None]]] = {}
+    for cell in repeated().cells():
+        values.setdefault(cell.loss, []).append([trial.best_value for trial in history.study(cell.name)])
+    variances = [variance_of_best(searches) for searches in values.values()]
+    assert luck.is_measured and luck.trials == 2
+    assert luck.deviations[0] ** 2 == pytest.approx(float(np.median([one for one in variances if one])))
 
 
 def test_a_search_ends_in_one_training_of_the_best_of_each_search_and_test_is_opened_once(tmp_path: Path) -> None:
