@@ -110,11 +110,16 @@ def meaning_of(documented: Any) -> str:
 
 
 def _formula_and_references(loss: type) -> tuple[str, str]:
-    """Return the indented lines of the docstring of a loss's module, and its references, one a line."""
+    """Return the formulas of a loss's module, each after the text that says whose it is, and its references by line."""
     documented, _, references = (inspect.getdoc(inspect.getmodule(loss)) or "").partition("References:\n")
-    formulas = [line for line in documented.splitlines() if line.startswith("    ")]
+    parts = documented.replace("``", "").split("\n\n")
+    blocks = [
+        part
+        for part, following in zip(parts, [*parts[1:], ""], strict=True)
+        if part.startswith("    ") or following.startswith("    ")
+    ]
     sources = re.sub(r"\n\s+(?!\[)", " ", inspect.cleandoc("\n" + references)).strip()
-    return inspect.cleandoc("\n" + "\n".join(formulas)), sources
+    return "\n".join(blocks), sources
 
 
 def _lines(texts: Mapping[str, object]) -> str:

@@ -53,6 +53,11 @@ def test_a_loss_is_listed_with_its_parameters_and_where_they_are_searched() -> N
     loss = {one["name"]: one for one in LISTS["losses"]()}["nt_xent"]
     assert loss["meaning"] == "NT-Xent between images and captions, with no terms inside a modality."
     assert "log softmax_p(s_q / t)" in loss["formula"]
+    # A module has several losses, and each formula says whose it is.
+    assert (
+        "Sigmoid loss (SigLIP): each pair "
+        in loss["formula"].partition("    l_q = sum over positives")[0].splitlines()[-1]
+    )
     assert loss["source"].startswith("[Oord2018] van den Oord et al., ")
     rules = loss.pop("parameters").splitlines()
     assert rules[:2] == [
