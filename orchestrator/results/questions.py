@@ -106,15 +106,15 @@ class _Questions:
         key, noun = (WHICH_LOSS, "loss") if repeated else (WHICH_SETTING, "setting")
         question = f"Which model and {noun}?" if self._several_models else f"Which {noun}?"
         said = names if repeated else {of.label: self._at_setting(of) for of in (self._winner, *shown)}
-        self._names[WHICH_LOSS] = self._names[key] = names
-        every, second = self._every("loss", shown), names
+        every = self._every("loss", shown)
+        # Other sentences have no room for the setting of a second loss; the table has all.
+        second = names if repeated else {of.label: self._setting_of(of, names[of.label]) for of in shown}
         if every and not repeated and conclusion.verdict is Verdict.BETTER:
             were = "compared settings of" if every.endswith("compared") else "settings of all"
             every = f"the {were} other losses"
         elif conclusion.verdict is Verdict.BETTER:
             second = said
-        # Other sentences have no room for a second setting; the table has all.
-        self._names[WHICH_LOSS] = {**second, self._winner.label: said[self._winner.label]}
+        self._names[WHICH_LOSS] = self._names[key] = {**second, self._winner.label: said[self._winner.label]}
         answer = self._answer(WHICH_LOSS, question, conclusion, closest, every)
         notes = (*self._notes(conclusion, shown, said), *self._another_search(closest), *self._limits(closest))
         return replace(answer, key=key, table=self._table([self._winner, *shown]), notes=notes)
@@ -123,6 +123,10 @@ class _Questions:
         """Return a candidate's loss at the first parameter of its setting, short enough for a sentence."""
         setting = setting_text(candidate.parameters, most=1)
         return f"{self._loss_name(candidate)} at {setting}" if setting else self._loss_name(candidate)
+
+    def _setting_of(self, candidate: Runs, name: str) -> str:
+        """Return a candidate without its setting, where its name has none: a search found it."""
+        return name if not candidate.parameters or "," in name else f"the setting of {name}"
 
     def _another_search(self, closest: Pair | None) -> Iterator[str]:
         """Say what is known of another search."""
