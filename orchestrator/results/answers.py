@@ -485,7 +485,7 @@ def _mean_ranks(scores: Mapping[str, Mapping[str, float]], metric: str, *, repea
     ]
     notes = (f"The critical difference of mean ranks is {number_text(critical)}: {apart}.{few}",)
     numbers, table = {"critical_difference": critical}, table_of(columns, rows)
-    question = "Which losses are best on average?" if repeated else "Whose settings are best on average?"
+    question = f"Which {'losses' if repeated else 'settings of losses'} are best on average?"
     return Answer(RANKS, "", question, headline, numbers=numbers, table=table, notes=notes)
 
 

@@ -125,8 +125,8 @@ class _Questions:
         return f"{self._loss_name(candidate)} at {setting}" if setting else self._loss_name(candidate)
 
     def _setting_of(self, candidate: Runs, name: str) -> str:
-        """Return a candidate without its setting, where its name has none: a search found it."""
-        return name if not candidate.parameters or "," in name else f"the setting of {name}"
+        """Return the name of a candidate whose setting has no room: a search found it, and the loss may have better."""
+        return f"{name}'s" if candidate.parameters and "," not in name else name
 
     def _another_search(self, closest: Pair | None) -> Iterator[str]:
         """Say what is known of another search."""
@@ -372,6 +372,6 @@ class _Questions:
             return f"{said}."
         if pair.comparison.share_of_images >= MOSTLY:
             share = share_text(pair.comparison.share_of_images)
-            return f"{said}; {share} of the uncertainty comes from the test images, not from the {units}."
+            return f"{said}; {share} of the uncertainty comes from the test images."
         fewest, most = (answer.numbers[name] for name in ("seeds_needed", "seeds_needed_at_most"))
         return f"{said}; {needed_text(fewest, most, units, number_text(pair.difference, metric))}."

@@ -153,9 +153,8 @@ def test_a_headline_is_better_only_where_each_of_its_pairs_is(key: str) -> None:
 
 NAMES = "|".join(re.escape(printed(loss)) for loss in sorted(LOSSES, key=len, reverse=True))
 OF_LOSSES = re.compile(
-    rf"(?<!of )\b(?:{NAMES}) (?:beats?|leads?|trails?|wins?|shares? the|ha(?:s|ve) the (?!best val)|was best|was ahead"
-    rf"|is worse|differ|do not differ|and (?:{NAMES}) (?:differ|do not))"
-    rf"|(?:beats|worse on test than|closest is|significantly from|against) (?:{NAMES})(?! at |, | \()"
+    rf"(?<!of )\b(?:{NAMES}) (?:beats?|leads?|trails?|wins?|ha(?:s|ve) the (?!best val)|was best"
+    rf"|was ahead|is worse)|(?:beats|worse on test than|closest is|against) (?:{NAMES})(?! at |, | [A-Z(]|'s)"
 )
 """A sentence whose subject or object is a loss, and not a setting, its trials or its seeds."""
 
@@ -173,6 +172,7 @@ def strings_of(value: object) -> Iterator[str]:
 def test_after_one_search_nothing_is_said_of_losses(drawn: list[tuple[str, int, list[int]]]) -> None:
     summary = Summary(journal_of(drawn))
     texts = [render(summary.answers, form) for form in FORMS if form not in ("csv", "json")]
+    texts = [unescape(text) for text in texts]
     texts += strings_of(json.loads(json.dumps(summarise(summary.history), default=str)))
     texts += [str(tags) for _, _, tags in confirmed_candidates(summary.history)]
     assert [said for text in texts for said in OF_LOSSES.findall(" ".join(text.split()))] == []
