@@ -1,7 +1,6 @@
 """The coefficients of the polynomial losses, from a constant and slopes, or listed one by one; and their checks.
 
-This parametrisation was the default of space version 1. It serves experiments that name its parameters, and searches
-that began with it; ``search_spaces.polynomial`` has today's default.
+This parametrisation serves experiments that name its parameters; ``search_spaces.polynomial`` has the default.
 
 A polynomial of degree d has a slope of degree d - 1, whose d Bernstein coefficients on the domain are the parameters,
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from search_spaces.space import ALL, NEGATIVES, Asked, LossSpace, bounds_of, by_version, with_negatives, with_searched
+from search_spaces.space import ALL, NEGATIVES, Asked, LossSpace, bounds_of, with_negatives, with_searched
 from trainables.hyper_parameters import Entries
 from trainables.parameter_values import is_number
 
@@ -27,7 +27,6 @@ def independent_space(entries: Entries, loss: str = "") -> LossSpace:
     searched = {name: entry for name, entry in entries.items() if entry.space is not None and not entry.is_optional}
     space = LossSpace(
         bounds=bounds_of({name: entry.space for name, entry in searched.items()}),
-        earlier=bounds_of({name: entry.earlier for name, entry in searched.items()}),
         published=({name: entry.first for name, entry in searched.items()},),
         parameters={name: entry.domain for name, entry in entries.items()},
         adapt=partial(_adapted, {name: entry for name, entry in entries.items() if entry.is_optional}),
@@ -37,7 +36,6 @@ def independent_space(entries: Entries, loss: str = "") -> LossSpace:
 
 def _adapted(optional: Entries, space: LossSpace, asked: Asked) -> LossSpace:
     """Return the space of a study, which searches some hyper-parameters only where the study asks for them."""
-    space = by_version(space, asked)
     for name, bound in bounds_of({name: entry.space for name, entry in optional.items()}).items():
         space = with_searched(space, asked, name, bound, (optional[name].default,))
     return space
@@ -47,7 +45,7 @@ def _with_negatives(space: LossSpace) -> LossSpace:
     """Let a study search the number of negatives of the triplet loss: one is the hardest, ``triplet_sh``."""
 
     def adapted(space: LossSpace, asked: Asked) -> LossSpace:
-        study_space = with_negatives(by_version(space, asked), asked, ALL)
+        study_space = with_negatives(space, asked, ALL)
         if NEGATIVES not in study_space.bounds:
             return study_space
         return replace(study_space, starts=({"margin": 0.2, NEGATIVES: 1},), twins=_twins)

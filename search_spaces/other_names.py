@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 OTHER_NAMES: Mapping[str, str] = {
     # Losses.
-    **dict.fromkeys(("infonce", "clip", "cliploss", "simclr", "npairs", "npair", "contrastive"), "nt_xent"),
+    **dict.fromkeys(("infonce", "cliploss", "simclr", "npairs", "npair", "contrastive"), "nt_xent"),
     **dict.fromkeys(("crossentropy", "softmax", "itc", "vsesoftmax"), "nt_xent"),
     **dict.fromkeys(("siglip", "sigliploss", "bce", "logistic"), "sigmoid"),
     **dict.fromkeys(("vse", "sumofhinges", "hinge", "ranking", "marginranking"), "triplet"),

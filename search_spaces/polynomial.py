@@ -156,14 +156,14 @@ def _adapted(sides: Sequence[Polynomial], slopes: LossSpace, space: LossSpace, a
 
     ``slopes`` is the space of slopes and listed coefficients, ``space`` that of today's parameters.
     """
-    earlier = sorted(asked.names & (slopes.searched.keys() - {"degree"}))
+    named = sorted(asked.names & (slopes.searched.keys() - {"degree"}))
     own = sorted(asked.names & (space.searched.keys() - slopes.searched.keys()))
-    if own and (earlier or asked.version == 1):
+    if own and named:
         raise SpaceError(
-            f"{', '.join(own)} and {', '.join(earlier) or 'space_version 1'} are of two parametrisations; "
+            f"{', '.join(own)} and {', '.join(named)} are of two parametrisations; "
             f"search either scale, margin and shape, or slopes or coefficients"
         )
-    if earlier or asked.version == 1:
+    if named:
         return with_negatives(replace(slopes, twins=partial(bernstein.twins, sides, asked)), asked, 1)
     return with_negatives(_space(sides, space, asked), asked, 1)
 
@@ -193,15 +193,14 @@ def _space(sides: Sequence[Polynomial], space: LossSpace, asked: Asked) -> LossS
 def _is_balanced(sides: Sequence[Polynomial], asked: Asked) -> bool:
     """Say whether the balance of two polynomials follows from their shapes and ``push``.
 
-    The balance is searched with separate hinges, in searches that began before ``push``, and if a study names it; there
-    ``push`` is refused (``SpaceError``).
+    The balance is searched with separate hinges, and if a study names it; there ``push`` is refused (``SpaceError``).
     """
     if {"push", "balance"} <= asked.names:
         raise SpaceError("push and balance are of two parametrisations; search, or fix, one of the two")
     joint = sides is SELF and asked.fixed.get("hinge") != "separate"
-    balanced = joint and asked.version >= 3 and "balance" not in asked.names
+    balanced = joint and "balance" not in asked.names
     if "push" in asked.names and not balanced:
-        raise SpaceError("push needs a joint hinge and space_version 3; search balance instead")
+        raise SpaceError("push needs a joint hinge; search balance instead")
     return balanced
 
 

@@ -187,31 +187,17 @@ def chosen_by(trial: Trial, bounds: Bounds, prefix: str = "") -> Choose:
     return lambda name: bounds[name].suggest(trial, prefix + name)
 
 
-LATEST = 3
-"""Version of the default bounds; a search resumes with the bounds of the version with which it began.
-
-1: the bounds of release 0.1. 2: polynomials are scale x (margin + shape), and bounds are wider. 3: two polynomials
-around a joint hinge are never satisfied by similarities that are all alike (``search_spaces.shapes``).
-"""
-
-
 @dataclass(frozen=True)
 class Asked:
     """The settings of a study on which the space of a loss depends.
 
     Named are the parameters that have bounds, or are fixed, in the experiment. ``pairs`` are the positive pairs of a
-    batch, >= 2: the sum of a loss over a batch is ``pairs`` times its mean. For ``version`` see ``LATEST``.
+    batch, >= 2: the sum of a loss over a batch is ``pairs`` times its mean.
     """
 
     names: frozenset[str] = frozenset()
     fixed: Mapping[str, Any] = field(default_factory=dict)
     pairs: int = 128
-    version: int = LATEST
-
-
-def by_version(space: "LossSpace", asked: Asked) -> "LossSpace":
-    """Return a space with the bounds of a version: in most losses only the bounds differ."""
-    return replace(space, bounds={**space.bounds, **space.earlier}) if asked.version == 1 else space
 
 
 def suggest_each(choose: Choose, bounds: Bounds) -> dict[str, Any]:
@@ -233,7 +219,6 @@ class LossSpace:
             parameter depends on another.
         check: Refuses combinations of the constructor's parameters.
         starts: Suggested parameters that are tried before ``published``, at which this loss equals another loss.
-        earlier: Bounds of version 1, if they were different.
         adapt: Function of this space and the settings of a study that returns the space of the study.
         twins: Function of another loss's name and parameters that returns the points, within bounds or not, at which
             this loss equals the other loss.
@@ -249,8 +234,7 @@ class LossSpace:
     relevant: Callable[[Bounds, Mapping[str, Any]], Bounds] = lambda bounds, fixed: bounds
     check: Callable[[Mapping[str, Any]], None] = lambda values: None
     starts: tuple[Mapping[str, Any], ...] = ()
-    earlier: Bounds = field(default_factory=dict)
-    adapt: Callable[["LossSpace", Asked], "LossSpace"] = by_version
+    adapt: Callable[["LossSpace", Asked], "LossSpace"] = lambda space, asked: space
     twins: Callable[[str, Mapping[str, Any]], tuple[Mapping[str, Any], ...]] = lambda loss, parameters: ()
     switches: tuple[str, ...] = ()
     fixed: Mapping[str, Any] = field(default_factory=dict)

@@ -90,6 +90,7 @@ class StudySpace:
         model_parameters: Searched parameters of the model.
         usual: Values of ``training`` and ``model_parameters`` that are not searched, by parameter name.
         accepts: Parameter name of ``training`` and ``model_parameters`` -> whether it accepts a value.
+        published_model: Parameters of a pretrained model as it was published, which no other trial of the study has.
     """
 
     losses: Mapping[str, LossSpace]
@@ -97,6 +98,21 @@ class StudySpace:
     model_parameters: Bounds = field(default_factory=dict)
     usual: Mapping[str, Any] = field(default_factory=dict)
     accepts: Mapping[str, Callable[[Any], bool]] = field(default_factory=dict)
+    published_model: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def zero_shot(self) -> Mapping[str, Any]:
+        """The setting of a pretrained model as it was published, by the sampler's names; empty where there is none.
+
+        It is no point of the space: nothing is trained.
+        """
+        return {f"model.{name}": value for name, value in self.published_model.items()}
+
+    def evaluate_only(self) -> Suggestion:
+        """Return the trial of ``zero_shot``; a loss is a part of its name alone."""
+        loss, space = next(iter(self.losses.items()))
+        parameters = space.parameters_at(next(iter(space.published_points()), {})) if space.published_points() else {}
+        return Suggestion(loss, {**parameters, **space.fixed}, {"epochs": 1}, self.published_model)
 
     @property
     def chooses(self) -> bool:
@@ -152,21 +168,30 @@ class StudySpace:
     def first_points(self) -> list[Mapping[str, Any]]:
         """Return the published settings of each loss, with the usual other settings: the first trials of a study.
 
-        Of points for one loss, the first is returned; a usual setting out of bounds becomes the nearest value.
+        Of points for one loss, the first is returned; a usual setting out of bounds becomes the nearest value. A
+        pretrained model as it was published comes before them.
         """
         beside = {name: bound.nearest(self.usual[name]) for name, bound in self._beside().items()}
         first = [(loss, point) for loss, space in self.losses.items() for point in space.first_points()]
-        return [{**self.point(loss, point), **beside} for loss, point in first]
+        return [*self._zero_shots(), *({**self.point(loss, point), **beside} for loss, point in first)]
 
     def published_points(self) -> list[Mapping[str, Any]]:
-        """Return the first points that are published settings of their loss, and not of another loss."""
+        """Return the first points that are published settings of their loss, and not of another loss.
+
+        Of a pretrained model, it is the model as it was published: a training must beat it.
+        """
+        if self.zero_shot:
+            return self._zero_shots()
         settings = [(loss, setting) for loss, space in self.losses.items() for setting in space.published_points()]
         named = [self.point(loss, setting).items() for loss, setting in settings]
         return [point for point in self.first_points() if any(setting <= point.items() for setting in named)]
 
     def grid(self) -> list[Mapping[str, Any]]:
-        """Return every combination of the listed values, the last parameter changing fastest; loss after loss."""
-        points: list[Mapping[str, Any]] = []
+        """Return every combination of the listed values, the last parameter changing fastest; loss after loss.
+
+        A pretrained model as it was published comes before them.
+        """
+        points = self._zero_shots()
         for loss, space in self.losses.items():
             bounds = {self._name(loss, name): bound for name, bound in space.bounds.items()} | self._beside()
             values = [bound.values for bound in bounds.values() if isinstance(bound, Values)]
@@ -179,7 +204,11 @@ class StudySpace:
         """How many points ``grid`` returns, counted without making them."""
         beside = self._beside().values()
         bounds = ([*space.bounds.values(), *beside] for space in self.losses.values())
-        return sum(math.prod(len(bound.values) for bound in group if isinstance(bound, Values)) for group in bounds)
+        sizes = (math.prod(len(bound.values) for bound in group if isinstance(bound, Values)) for group in bounds)
+        return len(self._zero_shots()) + sum(sizes)
+
+    def _zero_shots(self) -> list[Mapping[str, Any]]:
+        return [self.zero_shot] if self.zero_shot else []
 
     def _name(self, loss: str, name: str) -> str:
         return f"{loss}.{name}" if self.chooses else name

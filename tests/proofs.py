@@ -52,7 +52,7 @@ PROOFS = {
     "tests/integration/test_search.py": ("orchestrator/tuner/", "orchestrator/studies/study.py"),
     "tests/integration/test_confirm.py": ("orchestrator/winners/", "orchestrator/studies/source.py"),
     "tests/integration/test_regress.py": ("orchestrator/regression/rerun.py",),
-    "tests/integration/test_claims_rerun.py": ("orchestrator/regression/claims.py", "orchestrator/claims/"),
+    "tests/integration/test_claims_rerun.py": ("orchestrator/claims/reruns.py", "orchestrator/claims/"),
     "tests/integration/test_plugin_search.py": ("orchestrator/experiment/plugins.py", "trainables/plugins/"),
     "tests/integration/test_registry.py": ("orchestrator/tracking/", "orchestrator/winners/"),
     "tests/integration/test_secrets.py": ("orchestrator/tracking/address.py",),

@@ -21,8 +21,8 @@ ROOMS = {
     "cli": "machines",
     "commands": "assistants claims doctor experiment exports extraction gate judging machines regression "
     "report results searches studies tracking views watch workload",
-    "regression": "claims experiment machines results searches studies tracking tuner views winners workload",
-    "claims": "experiment machines results views",
+    "claims": "experiment machines regression results searches tracking views",
+    "regression": "experiment machines results searches studies tracking tuner views winners workload",
     "watch": "machines report results searches views",
     "searches": "experiment machines report results storage studies tracking tuner views winners workload",
     "doctor": "experiment machines results storage tracking",
@@ -60,9 +60,9 @@ LEVELS = (
     {"losses"},
     {"judged_ranks", "judgements", "judgement_files", "cocos"},
     {"models", "encoders", "dataset_description"},
-    {"evaluation", "optimizers", "capturable"},
+    {"bank", "evaluation", "optimizers", "capturable"},
     {"trial", "training_steps", "micro_batches", "static_steps", "serving"},
-    {"fused", "epochs_ahead"},
+    {"fused", "turns", "epochs_ahead"},
     {"cost", "contracts"},
 )
 """Rooms of ``trainables``, the lowest first; a room imports rooms of its own level and below, without a circle."""

@@ -367,7 +367,7 @@ NOT_RUN: Mapping[str, str] = {
     "extraction/parses.py: orchestrator data parse --pipeline": NAMED,
     "journal/journal.py: orchestrator search": "the journal must vanish between two readings of one command",
     "searches/status.py: orchestrator search": "the journal must vanish between two readings of one command",
-    "regression/claims.py: orchestrator certify": ARGUMENTS,
+    "claims/reruns.py: orchestrator certify": ARGUMENTS,
     "regression/rerun.py: orchestrator regress accept": NAMED,
     "tracking/failures.py: orchestrator sync (2)": "a full disk; the command is run after a damaged database",
     "tracking/failures.py: orchestrator sync (3)": ANOTHER_SEARCH,

@@ -18,7 +18,7 @@ SATELLITES = {
     "trainables/serving": ["orchestrator.commands.retrieve"],
     "trainables/data/scenes": [],
     "trainables/judgements": [],
-    "orchestrator/claims": ["orchestrator.commands.certify", "orchestrator.regression.claims"],
+    "orchestrator/claims": ["orchestrator.commands.certify"],
 }
 """Folder -> the modules with which it is registered; functions of other modules import it when they are called."""
 

@@ -43,16 +43,20 @@ OBSTACLES = (
         "the code of a plug-in may read values of a batch",
         lambda parts: not _is_ours(parts.model) or bool(place_of_loss(parts.loss)),
     ),
-    Obstacle("`finetune`", "pixels are decoded by the CPU", lambda parts: parts.model.crop_size > 0),
+    Obstacle(
+        "`finetune`, and the model `clip`",
+        "pixels are decoded by the CPU",
+        lambda parts: parts.model.reading.view is not None,
+    ),
     Obstacle(
         "the models `scan`, `gsmn`, `hgr` and `ce`, and `vsepp` with `pooling: gpo`",
         "the model cuts or groups captions by lengths that Python reads",
         lambda parts: not parts.model.has_static_shapes,
     ),
     Obstacle(
-        "a dataset with classes",
+        "a dataset with classes or labels",
         "the number of positives differs from batch to batch",
-        lambda parts: parts.split.labels is not None,
+        lambda parts: parts.split.labels is not None or parts.split.caption_labels is not None,
     ),
     Obstacle(
         "`length_buckets` above 1",

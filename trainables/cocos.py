@@ -45,7 +45,14 @@ from torch import Tensor
 
 from trainables.errors import ConfigError
 from trainables.losses.contrastive import NTXent
-from trainables.losses.directions import Contributions, Direction, directions, with_hardest
+from trainables.losses.directions import (
+    Candidates,
+    ConstantCandidates,
+    Contributions,
+    Direction,
+    directions,
+    with_hardest,
+)
 from trainables.losses.ranking import SmoothAP
 from trainables.losses.triplet import Triplet, TripletHardest
 from trainables.seeding import seed_torch
@@ -62,6 +69,7 @@ def count_contributions(
     similarity: Tensor,
     positives: Tensor,
     ignore: Tensor | None = None,
+    candidates: Candidates | None = None,
     *,
     epsilon: float = 0.01,
     convention: Convention = "paper",
@@ -82,6 +90,7 @@ def count_contributions(
         similarity: Shape (..., I, C), floating.
         positives: Shape (I, C), bool.
         ignore: Shape (I, C), bool; ``published`` leaves it out.
+        candidates: Those of a bank (``trainables.bank``), which are counted too; of losses that ship.
         epsilon: Least weight that counts, > 0. In units of weight: probabilities for NT-Xent, slopes for polynomials.
         convention: Definitions of the counters, see ``Convention``.
         curve: Further values of epsilon, which cost no further pass: each counter that depends on epsilon is returned
@@ -103,19 +112,19 @@ def count_contributions(
         (1.0, 1.0)
     """
     for value in (epsilon, *curve):
-        _check(loss, value, convention)
+        _check(loss, value, convention, candidates)
     if convention == "published" and isinstance(loss, SmoothAP):
         _check_coded_positives(positives)
     ignore = None if convention == "published" else ignore
-    gradient = _gradient(loss, similarity, positives, ignore)
-    general = _large(gradient, positives, epsilon) | _named_by(
-        {value: _large(gradient, positives, value) for value in curve}
+    own, beyond = _gradients(loss, similarity, positives, ignore, candidates)
+    general = _large(own, beyond, positives, epsilon) | _named_by(
+        {value: _large(own, beyond, positives, value) for value in curve}
     )
     if not hasattr(loss, "contributions"):
         return general
     counts: dict[str, Tensor] = {}
     with torch.no_grad():
-        for direction in directions(similarity, positives, ignore):
+        for direction in directions(similarity, positives, ignore, candidates):
             weights: Contributions = loss.contributions(direction)
             counters = _count(loss, direction, weights, epsilon, convention) | _without_epsilon(weights, direction)
             counters |= _named_by({value: _count(loss, direction, weights, value, convention) for value in curve})
@@ -128,11 +137,12 @@ def _named_by(counters: Mapping[float, Mapping[str, Tensor]]) -> dict[str, Tenso
     return {f"{name}@{epsilon:g}": value for epsilon, counts in counters.items() for name, value in counts.items()}
 
 
-def _large(gradient: Tensor, positives: Tensor, epsilon: float) -> dict[str, Tensor]:
-    """Count the negative and the positive pairs of a gradient, shape (..., I, C), above epsilon."""
-    counted = gradient.abs() > epsilon
+def _large(own: Tensor, beyond: Sequence[Tensor], positives: Tensor, epsilon: float) -> dict[str, Tensor]:
+    """Count the negative and the positive pairs whose gradient is above epsilon, see ``_gradients``."""
+    counted = own.abs() > epsilon
+    of_bank = [(gradient.abs() > epsilon).sum((-2, -1)) for gradient in beyond]
     return {
-        "gradient_negatives": (counted & ~positives).sum((-2, -1)).double(),
+        "gradient_negatives": ((counted & ~positives).sum((-2, -1)) + sum(of_bank)).double(),
         "gradient_positives": (counted & positives).sum((-2, -1)).double(),
     }
 
@@ -164,7 +174,7 @@ def spreads(batches: Sequence[Mapping[str, Tensor]]) -> dict[str, Spread]:
     }
 
 
-def _check(loss: Callable[..., Tensor], epsilon: float, convention: Convention) -> None:
+def _check(loss: Callable[..., Tensor], epsilon: float, convention: Convention, candidates: Candidates | None) -> None:
     if not 0 < epsilon < math.inf:
         raise ConfigError(f"epsilon must be a finite number above 0, got {epsilon}")
     if convention not in ("paper", "published"):
@@ -174,6 +184,8 @@ def _check(loss: Callable[..., Tensor], epsilon: float, convention: Convention) 
         or (isinstance(loss, Triplet) and isinstance(loss.negatives, str))
         or (isinstance(loss, NTXent) and not isinstance(loss.hardness, Tensor) and loss.hardness == 0)
     )
+    if convention == "published" and candidates is not None:
+        raise ConfigError("published counters exist for trainings without a bank; use convention 'paper'")
     if convention == "published" and not is_published:
         raise ConfigError(
             "published counters exist for triplet over all negatives, triplet_sh, nt_xent without hardness, and "
@@ -271,8 +283,19 @@ def _with_coded_positives(direction: Direction) -> Direction:
     )
 
 
-def _gradient(loss: Callable[..., Tensor], similarity: Tensor, positives: Tensor, ignore: Tensor | None) -> Tensor:
-    """Return dL/ds, shape (..., I, C), of each trial's loss with respect to its own similarities."""
+def _gradients(
+    loss: Callable[..., Tensor],
+    similarity: Tensor,
+    positives: Tensor,
+    ignore: Tensor | None,
+    candidates: Candidates | None,
+) -> tuple[Tensor, list[Tensor]]:
+    """Return dL/ds of each trial's loss with respect to its own similarities.
+
+    Returns:
+        The gradient of the batch's pairs, shape (..., I, C), the sum over both directions, and of each direction's
+        pairs with the bank, (..., Q, B).
+    """
     device = similarity.device
     with (
         torch.inference_mode(False),
@@ -281,21 +304,31 @@ def _gradient(loss: Callable[..., Tensor], similarity: Tensor, positives: Tensor
     ):
         positives = _saveable(positives)
         ignore = None if ignore is None else _saveable(ignore)
+        negatives = [_saveable(side.negatives) for side in candidates or ()]
 
-        def compute(scores: Tensor) -> Tensor:
+        def compute(leaves: Sequence[Tensor]) -> Tensor:
             # So that a loss that draws counts alike alone, in a stack and after a resume, whatever was drawn before.
             seed_torch(0, "cocos")
-            return loss(scores, positives, ignore)
+            if not negatives:
+                return loss(*leaves, positives, ignore)
+            return loss(leaves[0], positives, ignore, tuple(map(ConstantCandidates, leaves[1:], negatives)))
 
-        leaf = similarity.detach().clone().requires_grad_()
-        value = compute(leaf)
-        if value.dim() > leaf.dim() - 2:
+        scores = [similarity, *(side.scores for side in candidates or ())]
+        leaves = [part.detach().clone().requires_grad_() for part in scores]
+        value = compute(leaves)
+        if value.dim() > similarity.dim() - 2:
             # The hyper-parameters are of several trials, and the gradient of each trial needs its own similarities.
-            leaf = leaf.detach().expand(*value.shape, *leaf.shape[-2:]).clone().requires_grad_()
-            value = compute(leaf)
-        if not value.requires_grad:
-            return torch.zeros_like(leaf)
-        return torch.autograd.grad(value.sum(), leaf)[0]
+            leaves = [leaf.detach().expand(*value.shape, *leaf.shape[-2:]).clone().requires_grad_() for leaf in leaves]
+            value = compute(leaves)
+        gradients = [torch.zeros_like(leaf) for leaf in leaves]
+        if value.requires_grad:
+            found = torch.autograd.grad(value.sum(), leaves, allow_unused=True)
+            gradients = [zeros if part is None else part for zeros, part in zip(gradients, found, strict=True)]
+    own, *of_sides = gradients
+    images, captions = positives.shape
+    if of_sides:
+        own = own + of_sides[0][..., :captions] + of_sides[1][..., :images].mT
+    return own, [part[..., size:] for part, size in zip(of_sides, (captions, images), strict=False)]
 
 
 def _saveable(mask: Tensor) -> Tensor:

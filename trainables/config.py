@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
 from trainables.errors import ConfigError
@@ -24,6 +25,7 @@ from trainables.hyper_parameters import Space
 from trainables.loss_parameters import LOSS_TABLE
 from trainables.metric_table import may_select, name_parts
 from trainables.model_parameters import (
+    ENCODER_KEY,
     FEATURES,
     MODEL_TABLE,
     check_embedding_size,
@@ -49,7 +51,7 @@ NO_FEATURES = "none"
 """Image features of a model that reads further inputs alone."""
 
 PIXEL_MODELS = ("vsepp",)
-"""The models that can be trained from pixels."""
+"""The models that can be trained from pixels instead of features."""
 
 PAIR_MODELS = tuple(name for name, entry in MODEL_TABLE.items() if entry.compares_sets)
 """The models that compare sets of vectors, of which no bank of embeddings is kept."""
@@ -57,7 +59,7 @@ PAIR_MODELS = tuple(name for name, entry in MODEL_TABLE.items() if entry.compare
 BATCH_NORM_MODELS = tuple(name for name, entry in MODEL_TABLE.items() if entry.has_batch_norms)
 """The models with batch norms, which are not trained in parts of a batch."""
 
-NO_BANK = "warp.bank: {} compares sets of vectors, of which no bank is kept; leave bank out"
+NO_BANK = "training.bank: {} compares sets of vectors, of which no bank is kept; leave bank out"
 """The refusal of a bank with a model of ``PAIR_MODELS``, or with such a model of a plug-in."""
 
 NO_MICRO_BATCHES = (
@@ -69,7 +71,7 @@ NO_MICRO_BATCHES = (
 ParameterValue = bool | int | float | str | tuple[float, ...]
 """Value of a hyper-parameter: a number, a word, or coefficients."""
 
-TOKENIZERS = ("english", "words", "characters")
+TOKENIZERS = ("english", "words", "characters", "labels")
 """The tokenizers that ship; see ``trainables.data.tokenizers``."""
 
 GraphUse = Literal["auto", "on", "off"]
@@ -141,6 +143,8 @@ class TrainingConfig:
         batch_size: Pairs, or images, a step, >= 2.
         micro_batch: Images, and captions, that are encoded at a time, >= 1; ``None`` is all. It bounds the memory of
             activations; the gradient is that of the whole batch.
+        bank: Images, and captions, of the epoch's earlier batches that are negatives too, >= 0; 0 is the batch alone.
+            With a bank the gradient goes to the query alone.
         captions_per_image: With ``images``, number of captions of each image, drawn anew each epoch where it has more,
             >= 1.
         scale_epochs: With ``images``, multiply ``epochs``, ``learning_rate_drop_epochs`` and ``warmup_epochs`` by
@@ -188,6 +192,7 @@ class TrainingConfig:
     batches: Literal["pairs", "images"] = "pairs"
     batch_size: Annotated[int, Allowed(2), Searched([32, 64, 128, 256]), Changeable()] = 128
     micro_batch: Annotated[int | None, Allowed(1)] = None
+    bank: Annotated[int, Allowed(0), Searched([0, 512, 2048, 8192]), Changeable()] = 0
     captions_per_image: Annotated[int, Allowed(1)] = 5
     scale_epochs: bool = False
     optimizer: Literal["adam", "sgd"] = "adam"
@@ -277,10 +282,12 @@ def check_metric(name: str) -> None:
         raise ConfigError(f"metric {name!r} cannot select: its smaller values are better; take one of larger values")
 
 
-def check_bank(model: str, loss: str, bank: object) -> None:
-    """Refuse a bank of embeddings of a model that has none (``ConfigError``); 0 and ``None`` are no bank."""
-    if model in PAIR_MODELS and loss == "warp" and bank:
+def check_bank(model: str, loss: str, bank: int) -> None:
+    """Refuse a bank of embeddings of a model, or with a loss, that has none (``ConfigError``)."""
+    if bank and model in PAIR_MODELS:
         raise ConfigError(NO_BANK.format(model))
+    if bank and loss not in LOSS_TABLE:
+        raise ConfigError(f"training.bank: {loss} is a plug-in's loss, which takes no bank; leave it out")
 
 
 def similarity_notes(config: "TrialConfig") -> Iterator[str]:
@@ -317,6 +324,7 @@ TRAINING_LEFT_OUT: Mapping[str, Any] = {
     "cocos_steps": 0,
     "patience": None,
     "micro_batch": None,
+    "bank": 0,
     "learning_rate_schedule": "drops",
     "weight_decay_of": "all",
     "weight_average": 0.0,
@@ -376,7 +384,7 @@ class TrialConfig:
         training: The loop's settings.
         vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.
         tokenizer: How captions are cut into tokens; ``None`` infers it from the captions. It is ``english``, ``words``,
-            ``characters``, a ``tokenizer.json`` in the dataset's folder, or its absolute path.
+            ``characters``, ``labels``, a ``tokenizer.json`` in the dataset's folder, or its absolute path.
         val_images: Number of first images of the val split on which to evaluate, >= 1; ``None`` is all images. The
             published code of VSE++ and VSRN takes 1,000.
         metric: The metric that selects the best epoch; larger is better.
@@ -409,7 +417,7 @@ class TrialConfig:
         self._check_pixels()
         if self.training.micro_batch is not None and self.model in BATCH_NORM_MODELS:
             raise ConfigError(NO_MICRO_BATCHES.format(self.model))
-        check_bank(self.model, self.loss, self.loss_parameters.get("bank"))
+        check_bank(self.model, self.loss, self.training.bank)
         check_tokenizer(self.tokenizer)
         if self.val_images is not None and self.val_images < 1:
             raise ConfigError(f"val_images must be at least 1, or null for all, got {self.val_images}")
@@ -429,8 +437,26 @@ class TrialConfig:
             ConfigError: If ``model_parameters.weights`` names no file.
         """
         check_weights(str(self.model_parameters.get("weights", "DEFAULT")), "model_parameters.weights")
+        if self.encoder is not None and not Path(self.encoder).is_dir():
+            raise ConfigError(f"{ENCODER_KEY}: there is no folder {self.encoder}")
+
+    def _check_encoder(self) -> None:
+        if FEATURES[self.model] != PIXELS:
+            return
+        if self.model_parameters.get("encoder") is None:
+            raise ConfigError(
+                f"{ENCODER_KEY}: {self.model} needs the folder of an encoder of open_clip or transformers; set it to "
+                "an absolute path"
+            )
+        if self.training.finetune:
+            raise ConfigError(f"training.finetune: {self.model} always reads pixels; leave it out")
+        trained = self.model_parameters.get("trained", MODEL_TABLE[self.model].parameters["trained"].default)
+        for name, part in (("blocks", "blocks"), ("rank", "lora"), ("alpha", "lora")):
+            if name in self.model_parameters and trained not in (part, "none"):
+                raise ConfigError(f"model_parameters.{name}: goes with trained: {part}, and trained is {trained}")
 
     def _check_pixels(self) -> None:
+        self._check_encoder()
         if self.training.finetune and self.model not in PIXEL_MODELS:
             raise ConfigError(
                 f"training.finetune: {self.model} reads {FEATURES[self.model]} features and cannot be trained from "
@@ -453,6 +479,11 @@ class TrialConfig:
         if self.training.finetune:
             return PIXELS
         return "regions" if self._pools_regions else FEATURES[self.model]
+
+    @property
+    def encoder(self) -> str | None:
+        """Folder of the encoder that is trained; ``None`` for a model without one."""
+        return str(self.model_parameters["encoder"]) if FEATURES[self.model] == PIXELS else None
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from trainables.data.npy_files import read_rows
 from trainables.data.pictures import check_images, find_images
 from trainables.data.repeats import group_files, repeat_notes, repeat_warnings
 from trainables.data.source import Source, find_source
-from trainables.data.tokenizers import REASONS, THRESHOLD, UNKNOWN, Tokenizer, VocabularyName
+from trainables.data.tokenizers import LABELS, REASONS, THRESHOLD, UNKNOWN, Tokenizer, VocabularyName
 from trainables.errors import DataError
 from trainables.files import remembered
 from trainables.judgement_files import describe_judgements
@@ -177,7 +177,7 @@ def _zero_shot(split: Split) -> float | None:
 
 def _describe_repeats(description: Description, source: Source, data: Dataset, *, has_features: bool) -> None:
     """Add which images and captions are there several times, and what that does to R@1."""
-    if source.has_one_modality:
+    if source.has_one_modality or source.has_label_sets:
         return
     members = {name: members_of(split) for name, split in data.splits.items()}
     what = "features" if has_features else "files"
@@ -212,6 +212,12 @@ def _describe_judgements(description: Description, name: str, data_root: Path, d
 
 def _doubts_about(description: Description) -> Iterator[str]:
     """Yield signs that the tokenizer does not fit the captions."""
+    if description.tokenizer == LABELS.name:
+        for name, split in description.splits.items():
+            if split["unknown_tokens"]:
+                share = f"{100 * split['unknown_tokens']:.0f} % of the labels of {name}"
+                yield f"{share} are of no train image, so that no training can find them"
+        return
     measured = [split for split in description.splits.values() if split["caption_lengths"] is not None]
     if any(split["caption_lengths"]["median"] <= 1 for split in measured):
         yield (
@@ -268,5 +274,5 @@ def _measure_captions(split: Split) -> dict[str, Any]:
         "caption_lengths": {name: round(float(value), 2) for name, value in measures.items()},
         "tokens_per_image": round(float(lengths.sum() / len(split.image_rows)), 2),
         "unknown_tokens": round(float((split.tokens == UNKNOWN).sum() / max(lengths.sum(), 1)), 5),
-        "chance_rsum": round(chance_rsum(split.image_of_caption, split.labels), 2),
+        "chance_rsum": round(chance_rsum(split.image_of_caption, split.labels, split.caption_labels), 2),
     }

@@ -1,6 +1,6 @@
 """Evaluation of a model: encode a split, compare every image with every caption, count ranks."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trainables.bank import Bank
 from trainables.checkpoint import BEST, read_file
 from trainables.cocos import Convention, Spread, count_contributions, spreads
 from trainables.config import TrialConfig
@@ -26,12 +27,13 @@ from trainables.metrics import (
     metrics_in_folds,
     metrics_of_ranks,
     rank_classmates,
+    rank_labels,
     values_of_similarities,
 )
 from trainables.models import build_model
-from trainables.models.retrieval_model import RetrievalModel
+from trainables.models.retrieval_model import RetrievalModel, encode
 from trainables.positive_ranks import Scores, rank_by_scores
-from trainables.ranks import Ranks
+from trainables.ranks import Ranks, chance_rsum
 from trainables.representations import Gallery, is_finite
 from trainables.seeding import choose_device
 
@@ -55,6 +57,9 @@ def evaluate(model: RetrievalModel, split: ResidentSplit, *, folds: int = 1) -> 
         images, captions, owners = _encode(model, split)
         if split.labels is not None:
             return class_metrics(rank_classmates(model.scores(images, captions), split.labels))
+        if split.caption_labels is not None:
+            scores = model.scores(images, captions)
+            return metrics_of_ranks(*rank_labels(scores, owners, split.caption_labels), owners)
         return metrics_in_folds(model.scores, images, captions, owners, folds=folds)
 
 
@@ -77,7 +82,7 @@ def evaluate_checkpoint(
     """
     model, _ = load_best(directory, data)
     where = choose_device(device)
-    return evaluate(model.to(where), ResidentSplit(data.splits[split], where, model.crop_size), folds=folds)
+    return evaluate(model.to(where), ResidentSplit(data.splits[split], where, model.reading), folds=folds)
 
 
 @dataclass(frozen=True)
@@ -115,7 +120,7 @@ def rank_checkpoint(
     ranked = {}
     with evaluating(model):
         for name in splits:
-            images, captions, _ = _encode(model, ResidentSplit(data.splits[name], where, model.crop_size))
+            images, captions, _ = _encode(model, ResidentSplit(data.splits[name], where, model.reading))
             scores = model.scores(images, captions)
             ranked[name] = rank_split(data.splits[name], scores, (judgements or {}).get(name, ()))
     return ranked
@@ -128,6 +133,10 @@ def rank_split(split: Split, scores: Scores, judgements: Sequence[JudgedSplit] =
         return RankedSplit(class_metrics(ranks), ranks_of(split, ranks, ranks))
     # ``astype`` copies: arrays mapped from the disk are read-only, and torch has no read-only tensors.
     owners = torch.from_numpy(split.image_of_caption.astype(np.int64)).to(scores.device)
+    if split.caption_labels is not None:
+        pairs = rank_labels(scores, owners, torch.from_numpy(split.caption_labels))
+        of_labels = ranks_of(split, *(part.cpu() for part in pairs))
+        return RankedSplit(metrics_of_ranks(*pairs, owners), of_labels, values=values_of_plugins(of_labels, {}))
     i2t, t2i = (ranks.cpu() for ranks in rank_by_scores(scores, owners))
     of_similarities = values_of_similarities(scores, owners)
     metrics = metrics_of_ranks(i2t, t2i, owners.cpu(), of_similarities=of_similarities)
@@ -144,7 +153,10 @@ def ranks_of(split: Split, i2t: Tensor, t2i: Tensor) -> Ranks:
     i2t_ranks, t2i_ranks, owners = (
         array.astype(np.int32) for array in (i2t.numpy(), t2i.numpy(), split.image_of_caption)
     )
-    return Ranks(i2t_ranks, t2i_ranks, owners, split.queries_digest(), split.name, tuple(split.image_ids))
+    chance = None
+    if split.labels is not None or split.caption_labels is not None:
+        chance = chance_rsum(split.image_of_caption, split.labels, split.caption_labels)
+    return Ranks(i2t_ranks, t2i_ranks, owners, split.queries_digest(), split.name, tuple(split.image_ids), chance)
 
 
 def load_best(directory: Path, data: Dataset) -> tuple[RetrievalModel, TrialConfig]:
@@ -158,6 +170,7 @@ def load_best(directory: Path, data: Dataset) -> tuple[RetrievalModel, TrialConf
         )
     config = TrialConfig.from_dict(payload["config"])
     model = build_model(config, data, pretrained=False)
+    check_encoder_of(directory, payload, model)
     model.load_state_dict(payload["model"])
     return model, config
 
@@ -173,6 +186,15 @@ def check_tokenizer_of(directory: Path, payload: Mapping[str, Any], data: Datase
         )
 
 
+def check_encoder_of(directory: Path, payload: Mapping[str, Any], model: RetrievalModel) -> None:
+    """Refuse a checkpoint of an encoder whose files have changed since (``CheckpointError``)."""
+    if payload.get("encoder", "") != model.origin_digest:
+        folder = payload["config"]["model_parameters"].get("encoder")
+        raise CheckpointError(
+            f"{directory}: trained from other files than {folder} holds now; put the files of its training there again"
+        )
+
+
 def measure_contributions(
     model: RetrievalModel,
     loss: Loss,
@@ -181,25 +203,34 @@ def measure_contributions(
     epsilon: float = 0.01,
     convention: Convention = "paper",
     curve: Sequence[float] = (),
+    count: int | None = None,
+    bank: Bank | None = None,
 ) -> dict[str, Spread]:
     """Return the mean and standard deviation of each COCOS counter over batches, in eval mode.
 
-    For ``epsilon``, ``convention`` and ``curve`` see ``count_contributions``.
+    The first batches fill an empty ``bank``, which then has no old embeddings, and are not counted. Where the batches
+    do not fill it, the last is counted. At most ``count`` batches are counted. For ``epsilon``, ``convention`` and
+    ``curve`` see ``count_contributions``.
     """
-    count = partial(count_contributions, loss, epsilon=epsilon, convention=convention, curve=curve)
+    counters = partial(count_contributions, loss, epsilon=epsilon, convention=convention, curve=curve)
+    counted: list[dict[str, Tensor]] = []
+    last: Callable[[], dict[str, Tensor]] | None = None
     with evaluating(model):
-        return spreads([count(similarities(model, batch), batch.positives, batch.ignore) for batch in batches])
+        for batch in batches:
+            is_counted = bank is None or bank.is_full
+            images, captions = encode(model, batch)
+            candidates = None if bank is None else bank.candidates(model, images, captions, batch)
+            last = partial(counters, model.compare(images, captions), batch.positives, batch.ignore, candidates)
+            if is_counted:
+                counted.append(last())
+            if len(counted) == count:
+                break
+        return spreads(counted or ([] if last is None else [last()]))
 
 
 def similarities(model: RetrievalModel, batch: Batch) -> Tensor:
     """Return the similarity of each image to each caption of a batch, shape (I, C), or (K, I, C) of stacked models."""
     return model.compare(*encode(model, batch))
-
-
-def encode(model: RetrievalModel, batch: Batch) -> tuple[Any, Any]:
-    """Return the encoded images and captions of a batch, as ``RetrievalModel.compare`` takes them."""
-    with model.computing():
-        return model.encode_images(batch.images), model.encode_captions(batch.tokens, batch.lengths)
 
 
 @contextmanager
@@ -216,17 +247,18 @@ def evaluating(model: RetrievalModel) -> Iterator[None]:
 
 def encode_images(model: RetrievalModel, split: ResidentSplit) -> Any:
     """Return the encoded images of a split, a ``Gallery``, in the order of the split."""
-    chunks = split.image_chunks(CROPS if model.crop_size else CHUNK)
+    chunks = split.image_chunks(CROPS if model.reading.view else CHUNK)
     with model.computing():
         return model.gather(model.encode_images(images) for images in chunks)
 
 
 def encode_captions(model: RetrievalModel, split: ResidentSplit) -> Any:
-    """Return the encoded captions of a split, a ``Gallery``, in the order of the split.
+    """Return the encoded captions of a split, a ``Gallery``, in the order of its candidates.
 
     Captions are encoded longest first, so that a chunk holds captions of similar lengths and little padding.
     """
-    order = split.lengths.argsort(descending=True, stable=True)
+    candidates = split.candidates()
+    order = split.lengths[candidates].argsort(descending=True, stable=True)
     with model.computing():
-        encoded = model.gather(model.encode_captions(*split.captions(part)) for part in order.split(CHUNK))
+        encoded = model.gather(model.encode_captions(*split.captions(part)) for part in candidates[order].split(CHUNK))
     return encoded[order.argsort().to(split.device)]

@@ -30,7 +30,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "text": ("sklearn",),
         "tokenizers": ("tokenizers",),
         "sentences": ("sentence_transformers",),
-        "encoders": ("torch", "torchvision", "open_clip", "transformers", "sentence_transformers"),
+        "encoders": ("torch", "torchvision", "open_clip", "transformers", "peft", "sentence_transformers"),
         "coco": ("pycocotools",),
         "import": ("pyarrow", "webdataset", "h5py"),
         "datasets": ("datasets",),

@@ -1,4 +1,4 @@
-"""Several trials trained at once in one process; trials of one shape are trained as one stacked model.
+"""Several trials trained at once in one process: as one stacked model where they have one shape, or in turns.
 
 A trial on features uses a small part of a GPU, and much of its time is spent on launching kernels. K trials whose
 models have equal shapes take one forward and one backward pass over parameters of shape (K, ...). Otherwise each trial
@@ -7,8 +7,8 @@ replaced while the other trials continue. Up to rounding, a trial has the result
 batches and draws depend only on its own seed and epoch.
 
 Trials may be at different epochs; trials with equal seed and epoch have equal batches, which are gathered once. Trials
-that cannot be stacked, such as those with a bank of embeddings, are trained one after another. So are trials with
-micro-batches, which save the memory that a stack takes.
+that cannot be stacked, such as those with micro-batches, which save the memory that a stack takes, take their steps in
+turns (``trainables.turns``).
 
 Parameters of the stacked model, and statistics of its batch norms, have the shape (K, ...). The parameters of the
 single models become views of these tensors, and nothing is copied. An optimiser or a constraint that changes a single
@@ -17,7 +17,7 @@ model also changes the stacked model.
 
 import math
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -29,30 +29,35 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from trainables.bank import Bank, Drift
 from trainables.checkpoint import EpochReport, Outcome
 from trainables.config import TrialConfig
 from trainables.data.batches import Batch
 from trainables.data.dataset import Dataset
 from trainables.errors import Blaming, DivergedError, PluginError, UserError
-from trainables.evaluation import similarities
-from trainables.losses import Loss, NotANumberError, bank_size
+from trainables.losses import Loss, NotANumberError
+from trainables.losses.directions import Candidates, ConstantCandidates
 from trainables.losses.parameters import loss_shape, stack_losses
 from trainables.losses.plugin_loss import place_of_loss
-from trainables.models.retrieval_model import RetrievalModel
+from trainables.models.retrieval_model import RetrievalModel, encode
 from trainables.optimizers import StackedParameters, hand_out_gradient, join_optimizers
 from trainables.representations import stack_images
 from trainables.seeding import RandomStream, choose_device
 from trainables.training_steps import steps_unread
 from trainables.trial import Trial
+from trainables.turns import train_in_turns
 
 T = TypeVar("T")
 
 
 class FusedTrials:
-    """The trials of one process, each with a name that the caller chooses."""
+    """The trials of one process, each with a name that the caller chooses.
 
-    def __init__(self, device: str = "auto") -> None:
-        self._device = choose_device(device)
+    Trials of a dataset and a model that are ``in_turns`` are not stacked.
+    """
+
+    def __init__(self, device: str = "auto", in_turns: Collection[tuple[str, str]] = ()) -> None:
+        self._device, self._in_turns = choose_device(device), in_turns
         self._trials: dict[str, Trial] = {}
 
     def add(self, name: str, config: TrialConfig, data: Dataset, resume: Path | None = None) -> EpochReport | None:
@@ -61,7 +66,7 @@ class FusedTrials:
         Raises:
             CheckpointError: If ``resume`` is damaged or belongs to another trial.
         """
-        neighbours = (other for other in self._trials.values() if other.data is data and not other.model.crop_size)
+        neighbours = (other for other in self._trials.values() if other.data is data and not other.model.reading.view)
         beside = None if config.training.finetune else next(neighbours, None)
         trial = Trial(config, data, self._device, is_new=resume is None, beside=beside)
         report = None if resume is None else trial.restore(resume)
@@ -82,21 +87,28 @@ class FusedTrials:
         for name in names:
             trial = self._trials[name]
             trial.begin_epoch()
-            shapes.setdefault(stack_shape(trial), {})[name] = trial
+            takes_turns = (trial.config.dataset, trial.config.model) in self._in_turns
+            shapes.setdefault(name if takes_turns else stack_shape(trial), {})[name] = trial
+        stacks = [trials for trials in shapes.values() if len(trials) > 1]
+        others = {name: trial for trials in shapes.values() if len(trials) == 1 for name, trial in trials.items()}
         outcomes: dict[str, Outcome] = {}
-        for trials in shapes.values():
-            outcomes |= zip(trials, run_together(list(trials.values())), strict=True)
+        for trials, train in [*((trials, train_stacked) for trials in stacks), (others, train_in_turns)]:
+            outcomes |= zip(trials, run_together(list(trials.values()), train), strict=True)
         for name, outcome in outcomes.items():
             if isinstance(outcome, Exception):
                 self.remove(name)
         return outcomes
 
 
-def run_together(trials: list[Trial]) -> list[Outcome]:
-    """Train and evaluate trials of one shape for the epoch that they have begun."""
+Losses = list[float | DivergedError | UserError]
+"""For each trial the mean loss over its steps, or the error that ended it."""
+
+
+def run_together(trials: list[Trial], train: Callable[[Sequence[Trial]], Losses]) -> list[Outcome]:
+    """Train trials for the epoch that they have begun, stacked or in turns, and evaluate them."""
     started = time.monotonic()
-    losses = train_stacked(trials) if len(trials) > 1 else [_or_error(trials[0].train)]
-    seconds = (time.monotonic() - started) / len(trials)
+    losses = train(trials)
+    seconds = (time.monotonic() - started) / max(1, len(trials))
     return [
         loss if isinstance(loss, Exception) else _or_error(partial(trial.end_epoch, loss, seconds))
         for trial, loss in zip(trials, losses, strict=True)
@@ -111,7 +123,7 @@ def _or_error(work: Callable[[], T]) -> T | DivergedError | UserError:
         return error
 
 
-def train_stacked(trials: Sequence[Trial], steps: int | None = None) -> list[float | DivergedError | UserError]:
+def train_stacked(trials: Sequence[Trial], steps: int | None = None) -> Losses:
     """Train trials for the epoch that each trial has begun.
 
     The trials are of one ``stack_shape``, on one device. At most ``steps`` steps are taken; ``None`` takes all of the
@@ -138,8 +150,9 @@ def stack_shape(trial: Trial) -> Hashable:
     rest = {key: value for key, value in trial.config.model_parameters.items() if key not in model.stacked_settings}
     whole = training.micro_batch is None
     ragged = training.batches == "images" and captions.min() != captions.max()
+    has_labels = split.labels is not None or split.caption_labels is not None
     return (
-        None if model.can_stack and not model.crop_size and not bank_size(trial.loss) and whole else alone,
+        None if model.can_stack and not model.reading.view and whole else alone,
         type(model),
         model.precision,
         tuple(parameter.shape for parameter in model.parameters()),
@@ -147,9 +160,9 @@ def stack_shape(trial: Trial) -> Hashable:
         repr(sorted(rest.items())),
         id(split),
         (training.batches, training.batch_size, training.captions_per_image, training.length_buckets),
-        (training.duplicates, training.augment, training.gradient_clip),
+        (training.duplicates, training.augment, training.gradient_clip, training.bank),
         # Where batches differ in size or positives, only trials with equal batches can be stacked.
-        own_batches if ragged or training.length_buckets > 1 or split.labels is not None else None,
+        own_batches if ragged or training.length_buckets > 1 or has_labels else None,
     )
 
 
@@ -170,6 +183,7 @@ class _Group(NamedTuple):
     loss: Loss
     learned: StackedParameters
     stream: RandomStream
+    bank: Bank | None
 
 
 class StackedEpoch:
@@ -184,10 +198,15 @@ class StackedEpoch:
         self._ended: dict[Trial, DivergedError | UserError] = {}
         self._batches: dict[tuple[int, int], Iterator[Batch]] = {}
         self._streams: dict[_Alike, RandomStream] = {}
+        self._banks: dict[_Alike, tuple[list[Trial], Bank]] = {}
+        self._drift = Drift()
         neighbours: dict[_Alike, list[Trial]] = {}
         for trial in trials:
             neighbours.setdefault(_alike(trial), []).append(trial)
+        size = trials[0].config.at(trials[0].epoch).training.bank
         for (seed, epoch, kind), members in neighbours.items():
+            if size:
+                self._banks[seed, epoch, kind] = members, Bank(size)
             self._batches.setdefault((seed, epoch), members[0].batches())
             self._streams[seed, epoch, kind] = RandomStream(self._device, seed, "epoch", epoch)
         self._stack([trial for members in neighbours.values() for trial in members])
@@ -210,6 +229,8 @@ class StackedEpoch:
         if self._clip is not None:
             clip_gradients(self._model, self._clip)
         self._take_optimizer_steps()
+        if any(bank.is_full for _, bank in self._banks.values()):
+            self._measure_drift()
         self._unread.append(losses.detach())
         if len(self._unread) == self._interval:
             self._read()
@@ -230,8 +251,9 @@ class StackedEpoch:
             if trial.average is not None:
                 trial.average.step()
 
-    def finish(self) -> list[float | DivergedError | UserError]:
+    def finish(self) -> Losses:
         """Return the mean loss or the error of each trial, see ``train_stacked``."""
+        self._measure_drift()
         self._read()
         for trial in self._totals:
             trial.optimizer.zero_grad(set_to_none=True)
@@ -255,31 +277,62 @@ class StackedEpoch:
             members = list(neighbours)
             loss = stack_losses([trial.loss for trial in members], self._device)
             learned = StackedParameters(loss, [trial.learned for trial in members])
-            self._groups.append(_Group(members, alike[:2], loss, learned, self._streams[alike]))
+            bank = self._bank_of(alike, members)
+            self._groups.append(_Group(members, alike[:2], loss, learned, self._streams[alike], bank))
         self._batches = {group.source: self._batches[group.source] for group in self._groups}
+
+    def _bank_of(self, alike: _Alike, members: list[Trial]) -> Bank | None:
+        """Return the bank of trials that are alike, without the embeddings of those that have ended."""
+        if alike not in self._banks:
+            return None
+        former, bank = self._banks[alike]
+        if len(members) < len(former):
+            bank.select([former.index(trial) for trial in members])
+            self._banks[alike] = members, bank
+        return bank
+
+    def _measure_drift(self) -> None:
+        """Measure the drift of a bank's embeddings, unless that was done, and let each trial have its own."""
+        self._drift.measure(self._model)
+        for name, values in self._drift.values.items():
+            for trial, value in zip(self._trials, values.expand(len(self._trials)).tolist(), strict=True):
+                trial.drift[name] = value
+        self._drift.values.clear()
 
     def _losses(self, batches: dict[tuple[int, int], Batch]) -> Tensor:
         """Return the loss of each trial, shape (K,)."""
-        similarity = similarities(self._model, self._lay(batches))
-        values = []
+        laid = self._lay(batches)
+        images, captions = encode(self._model, laid)
+        if self._banks and self.steps == 1:
+            self._drift.note(laid, images, captions)
+        sizes, values = [len(group.trials) for group in self._groups], []
         # Split at once: the gradient of each slice would be a matrix of zeros for the whole stack, K of them in all.
-        parts = similarity.split([len(group.trials) for group in self._groups])
-        for group, part in zip(self._groups, parts, strict=True):
+        parts = self._model.compare(images, captions).split(sizes)
+        sides = [_split(side, sizes) for side in (images, captions)] if self._banks else [[None] * len(sizes)] * 2
+        for group, part, some_images, some_captions in zip(self._groups, parts, *sides, strict=True):
+            batch, candidates = batches[group.source], None
+            if group.bank is not None:
+                candidates = group.bank.candidates(self._model, some_images, some_captions, batch)
             with group.stream:
-                values.append(self._loss_of(group, part, batches[group.source]))
-            self._count_step(group, part, batches[group.source])
+                values.append(self._loss_of(group, part, batch, candidates))
+            self._count_step(group, part, batch, candidates)
         return torch.cat(values)
 
-    def _loss_of(self, group: _Group, similarity: Tensor, batch: Batch) -> Tensor:
+    def _loss_of(self, group: _Group, similarity: Tensor, batch: Batch, candidates: Candidates | None) -> Tensor:
         """Return the losses of a group, shape (K,); a trial that has diverged, or whose plug-in fails, ends."""
+        compute: Callable[..., Tensor] = group.learned.in_force(group.loss)
+        # A plug-in's loss takes no candidates.
+        constant = () if candidates is None else (candidates,)
         try:
-            return group.learned.in_force(group.loss)(similarity, batch.positives, batch.ignore)
+            return compute(similarity, batch.positives, batch.ignore, *constant)
         except NotANumberError:
             bad = similarity.isnan().flatten(1).any(1)
             for place in bad.nonzero().flatten().tolist():
                 trial = group.trials[place]
                 self._ended[trial] = DivergedError("train/similarity", math.nan, trial.epoch, self.steps)
-            return self._loss_of(group, similarity.masked_fill(bad[:, None, None], 0.0), batch)
+            if candidates is not None:
+                candidates = _masked(candidates[0], bad), _masked(candidates[1], bad)
+            return self._loss_of(group, similarity.masked_fill(bad[:, None, None], 0.0), batch, candidates)
         except PluginError:
             values = []
         for trial, scores in zip(group.trials, similarity, strict=True):
@@ -290,12 +343,13 @@ class StackedEpoch:
                 values.append(0 * scores.sum())
         return torch.stack(values)
 
-    def _count_step(self, group: _Group, similarity: Tensor, batch: Batch) -> None:
+    def _count_step(self, group: _Group, similarity: Tensor, batch: Batch, candidates: Candidates | None) -> None:
         """Let the trials that measure COCOS in their first steps do so; a trial whose plug-in fails ends."""
-        for trial, scores in zip(group.trials, similarity, strict=True):
+        for number, (trial, scores) in enumerate(zip(group.trials, similarity, strict=True)):
+            own = None if candidates is None else (_of_trial(candidates[0], number), _of_trial(candidates[1], number))
             try:
                 if trial not in self._ended:
-                    trial.count_step(scores, batch)
+                    trial.count_step(scores, batch, own)
             except PluginError as error:
                 self._ended[trial] = error
 
@@ -328,7 +382,21 @@ class StackedEpoch:
             self._totals[trial] += float(numbers.sum())
         alive = [trial for trial in self._trials if trial not in self._ended]
         if len(alive) < len(self._trials):
+            self._drift.select([self._trials.index(trial) for trial in alive])
             self._stack(alive)
+
+
+def _split(side: Tensor, sizes: list[int]) -> list[Tensor]:
+    """Return the embeddings of each group, (k, N, E), of those of a stack, (K, N, E), or of those that all share."""
+    return list(side.split(sizes)) if len(side) > 1 else [side] * len(sizes)
+
+
+def _of_trial(candidates: ConstantCandidates, number: int) -> ConstantCandidates:
+    return candidates._replace(scores=candidates.scores[number])
+
+
+def _masked(candidates: ConstantCandidates, bad: Tensor) -> ConstantCandidates:
+    return candidates._replace(scores=candidates.scores.masked_fill(bad[:, None, None], 0.0))
 
 
 def _tokens(batch: Batch) -> Tensor:

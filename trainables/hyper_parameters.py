@@ -59,7 +59,6 @@ class HyperParameter:
         is_optional: Whether a loss searches it only where an experiment asks for it.
         published: Published value; ``None`` where it is the default.
         source: Where the published value is from, in a few words.
-        earlier: The range of release 0.1, where it was another.
         learned: How it is learned with the model; ``None`` where it cannot be.
         symbol: Letter in print; empty for the name in words.
     """
@@ -70,7 +69,6 @@ class HyperParameter:
     is_optional: bool = False
     published: Any = None
     source: str = ""
-    earlier: Space | None = None
     learned: Learnable | None = None
     symbol: str = ""
 

@@ -54,7 +54,7 @@ def _temperature(default: float, space: tuple[Any, ...], source: str, **rest: An
 COUNT_OR_ALL = count_or("all")
 
 # Similarities lie in [-1, 1]: a margin of 1 asks that even orthogonal negatives be pushed away.
-MARGIN = HyperParameter(0.2, NOT_NEGATIVE, (0.05, 1.0), source="VSE++, arXiv:1707.05612", earlier=(0.02, 0.8))
+MARGIN = HyperParameter(0.2, NOT_NEGATIVE, (0.05, 1.0), source="VSE++, arXiv:1707.05612")
 
 # A step of log t is the negative of the same step of the log-scale log 1/t. The lower bound 1 of the scale comes from
 # open_clip, which clamps the log-scale to [0, log 100].
@@ -90,9 +90,7 @@ LOSS_TABLE: Mapping[str, LossEntry] = {
         "contrastive.NTXent",
         "NT-Xent",
         {
-            "temperature": _temperature(
-                0.1, (0.005, 1.0, "log"), "arXiv:2202.07474", earlier=(0.005, 0.5, "log"), learned=CLIP_TEMPERATURE
-            ),
+            "temperature": _temperature(0.1, (0.005, 1.0, "log"), "arXiv:2202.07474", learned=CLIP_TEMPERATURE),
             "hardness": HARDNESS,
             "hardness_mode": HARDNESS_MODE,
         },
@@ -101,11 +99,7 @@ LOSS_TABLE: Mapping[str, LossEntry] = {
     "smooth_ap": LossEntry(
         "ranking.SmoothAP",
         "SmoothAP",
-        {
-            "temperature": _temperature(
-                0.01, (0.001, 0.5, "log"), "Smooth-AP, arXiv:2007.12163", earlier=(0.001, 0.2, "log")
-            )
-        },
+        {"temperature": _temperature(0.01, (0.001, 0.5, "log"), "Smooth-AP, arXiv:2007.12163")},
     ),
     "polynomial_self": LossEntry(
         "polynomial.PolynomialSelf",
@@ -133,7 +127,6 @@ LOSS_TABLE: Mapping[str, LossEntry] = {
             "direction": HyperParameter("both", one_of("both", "i2t", "t2i")),
             "rank_weight": HyperParameter("harmonic", one_of(*RANK_WEIGHTS), [*RANK_WEIGHTS], is_optional=True),
             "top": HyperParameter(10, count_or()),
-            "bank": HyperParameter(0, count_or(least=0), (1, 16384, "log", "int"), is_optional=True),
         },
     ),
     # The bias makes up for the share of negatives in a batch, -4.8 for one positive among 128, and for the scale
@@ -190,7 +183,7 @@ LOSS_TABLE: Mapping[str, LossEntry] = {
         "triplet.TripletSelHN",
         "Triplet SelHN",
         {
-            "margin": replace(MARGIN, space=(0.02, 0.8), source="code of RVSEPP", earlier=None),
+            "margin": replace(MARGIN, space=(0.02, 0.8), source="code of RVSEPP"),
             "epsilon": HyperParameter(0.01, NOT_NEGATIVE, (0.001, 0.2, "log"), source="code of RVSEPP"),
         },
     ),

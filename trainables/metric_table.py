@@ -15,6 +15,7 @@ The module imports neither torch nor NumPy: a function uses the methods of the a
 References:
     [Bleeker2022] Bleeker and de Rijke, Do Lessons from Metric Learning Generalize to Image-Caption Retrieval?
         section 4: average recall, rsum and mAP@5. arXiv:2202.07474
+    [Weston2011] Weston et al., WSABIE: Scaling Up To Large Vocabulary Image Annotation, section 6. IJCAI 2011
 """
 
 import math
@@ -127,6 +128,12 @@ def average_precision(positions: "Positions", _: "Counts", *, first: int) -> "ND
     return values
 
 
+def precision(positions: "Positions", _: "Counts", *, first: int) -> "NDArray[np.float64]":
+    """Return the percentage of positives among the ``first`` candidates of each query [Weston2011], shape (Q,)."""
+    values: NDArray[np.float64] = (positions <= first).sum(1) * (100.0 / first)
+    return values
+
+
 def r_precision(positions: "Positions", counts: "Counts") -> "NDArray[np.float64]":
     """Return the share of a query's R positives among its first R candidates, shape (Q,)."""
     values: NDArray[np.float64] = (positions <= counts[:, None]).sum(1) / counts
@@ -144,6 +151,11 @@ def _recall(first: int, *, of_captions: bool = True) -> Metric:
     places = "in first place" if first == 1 else f"among the first {first}"
     meaning = f"percentage of queries with a positive {places}"
     return Metric(f"R@{first}", meaning, of_captions=of_captions, of_queries=partial(recall, first=first))
+
+
+def _precision(first: int) -> Metric:
+    meaning = f"percentage of positives among the first {first}"
+    return Metric(f"P@{first}", meaning, of_classes=False, of_queries=partial(precision, first=first), depth=first)
 
 
 def _mean_average_precision(first: int) -> Metric:
@@ -218,6 +230,8 @@ METRICS: NameTable[Metric] = NameTable(
         "meanr": _rank("mean rank", "mean rank of the first positive, from 1"),
         "map5": _mean_average_precision(5),
         "map10": _mean_average_precision(10),
+        "p5": _precision(5),
+        "p10": _precision(10),
         "average_recall": Metric(
             "average recall", "mean of three recalls, 0–100", parts=("r1", "r5", "r10"), averages=True
         ),
@@ -295,6 +309,7 @@ DERIVED = {
     "negatives_per_query_half_epsilon": _count("negatives a query at ε/2", ""),
     "negatives_per_query_twice_epsilon": _count("negatives a query at 2ε", ""),
     "share_without_gradient": _count("share without gradient", ""),
+    "epochs_to_95": _count("epochs to 95 % of the best", "", directed=False),
 }
 """Further counts, which some trainings or certificates have."""
 

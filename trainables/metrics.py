@@ -289,6 +289,41 @@ def rank_classmates(scores: Scores, labels: Tensor) -> Tensor:
     return torch.cat(ranks)
 
 
+def rank_labels(scores: Scores, image_of_caption: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the ranks of ``rank_positives`` where captions are labels that images share, each one candidate.
+
+    A pair of an image and one of its labels has the rank of the label among the labels that the image lacks, and the
+    rank of the image among the images without the label.
+
+    Args:
+        scores: Similarities of I images and L labels.
+        image_of_caption: Image of each pair, shape (C,), integers in [0, I).
+        labels: Label of each pair, shape (C,), integers in [0, L).
+
+    Returns:
+        Ranks from 1, image to label and label to image, each of shape (C,), int64, on the device of the scores.
+
+    Example:
+        >>> from trainables.positive_ranks import BlockScores
+        >>> scores = BlockScores(torch.eye(2), torch.tensor([[1.0, 0.5], [0.4, 0.9], [0.8, 0.1]]))
+        >>> [ranks.tolist() for ranks in rank_labels(scores, torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1]))]
+        [[1, 2, 1], [1, 1, 1]]
+    """
+    owners, labels = image_of_caption.to(scores.device), labels.to(scores.device)
+    images, columns = (torch.arange(int(numbers.max()) + 1, device=scores.device) for numbers in (owners, labels))
+    i2t, t2i = torch.zeros_like(owners), torch.zeros_like(owners)
+    for ranks, rows, others, of_images in ((i2t, owners, labels, True), (t2i, labels, owners, False)):
+        for queries in (images if of_images else columns).split(QUERIES_AT_A_TIME):
+            block = scores.between(queries, columns) if of_images else scores.between(images, queries).mT
+            inside = ((rows >= queries[0]) & (rows <= queries[-1])).nonzero().flatten()
+            row, own = rows[inside] - queries[0], others[inside]
+            thresholds = block[row, own] - scores.tolerance
+            block = block.clone()
+            block[row, own] = -torch.inf
+            ranks[inside] = 1 + (block.index_select(0, row) >= thresholds[:, None]).sum(1)
+    return i2t, t2i
+
+
 def class_metrics(ranks: Tensor) -> dict[str, float]:
     """Return the metrics of classes, R@2, R@4 and R@8 among them and no AP, of ranks of ``rank_classmates``.
 

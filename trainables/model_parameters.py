@@ -91,6 +91,17 @@ def _attention(default: float, source: str) -> HyperParameter:
     return HyperParameter(default, POSITIVE, (2.0, 30.0, "log"), source=source)
 
 
+ENCODER_KEY = "model_parameters.encoder"
+"""Key of the encoder that is trained, for messages."""
+
+ENCODER = Domain(
+    "the absolute path of a folder of open_clip or transformers",
+    lambda value: isinstance(value, str) and Path(value).is_absolute(),
+)
+
+AREA = Domain("a number above 0 and at most 1", lambda value: POSITIVE.accepts(value) and value <= 1)
+"""Share of the area of a picture."""
+
 GSMN_PARTS = 16
 """Parts of a vector whose cosines are a matching vector of GSMN."""
 
@@ -105,7 +116,8 @@ class ModelEntry:
     Attributes:
         made_by: Module of ``trainables.models`` and class, joined by a dot.
         printed: Name in papers; empty for the name itself.
-        features: Kind of image features that it reads: ``global`` (I, D), ``regions`` (I, R, D), or ``none``.
+        features: Kind of image features that it reads: ``global`` (I, D), ``regions`` (I, R, D), or ``none``; or
+            ``pixels``.
         parameters: Parameter -> its entry.
         inputs: The further inputs that it reads with some parameters.
         reads_lengths: Whether it reads images, or clips, of different numbers of regions, or frames.
@@ -234,6 +246,20 @@ MODEL_TABLE: Mapping[str, ModelEntry] = {
         },
         reads_text_features=True,
     ),
+    # Ranks and scales as people set them for CLIP; a share of 0.9 is that of open_clip's training.
+    "clip": ModelEntry(
+        made_by="clip.CLIP",
+        printed="CLIP",
+        features="pixels",
+        parameters={
+            "encoder": HyperParameter(None, ENCODER),
+            "trained": HyperParameter("lora", one_of("whole", "blocks", "lora", "none"), published="none"),
+            "blocks": HyperParameter(2, COUNT, [1, 2, 4, 8]),
+            "rank": HyperParameter(8, COUNT, [2, 4, 8, 16, 32]),
+            "alpha": HyperParameter(16.0, POSITIVE, (4.0, 64.0, "log")),
+            "crop_area": HyperParameter(1.0, AREA, [0.5, 0.9, 1.0]),
+        },
+    ),
 }
 """Model -> its entry."""
 
@@ -248,6 +274,12 @@ MODEL_PARAMETERS: NameTable[Entries] = NameTable(
     lambda _, about: declared_parameters(about, of_loss=False),
 )
 """Model -> parameter -> its entry, of plug-ins too."""
+
+
+def published_parameters(model: str) -> dict[str, object]:
+    """Return the parameters of a pretrained model as it was published; empty for a model that is always trained."""
+    return {name: entry.published for name, entry in MODEL_PARAMETERS[model].items() if entry.published is not None}
+
 
 READS_LENGTHS = tuple(name for name, entry in MODEL_TABLE.items() if entry.reads_lengths)
 """The models that read images, or clips, of different numbers of regions, or frames."""

@@ -25,6 +25,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import contextmanager
 from dataclasses import replace
 from inspect import unwrap
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import torch
@@ -279,9 +280,10 @@ class LearnedParameters(_Learned):
     A schedule can begin to learn a hyper-parameter at a later epoch, from its initial value, or fix its value later.
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, initial_values: Mapping[str, float] = MappingProxyType({})) -> None:
+        """Begin; ``initial_values`` take the place of those of the table, as far as they lie within its bounds."""
         super().__init__()
-        self._device = device
+        self._device, self._initial_values = device, initial_values
         self.optimizers: dict[str, Optimizer] = {}
 
     def begin_epoch(self, loss: object, training: TrainingConfig, epoch: int) -> None:
@@ -320,7 +322,8 @@ class LearnedParameters(_Learned):
 
     def _add(self, name: str, loss: object, training: TrainingConfig) -> None:
         how = learnable_of(loss)[name]
-        raw = nn.Parameter(torch.tensor(how.raw(how.initial), dtype=torch.float32, device=self._device))
+        initial = min(max(self._initial_values.get(name, how.initial), how.minimum), how.maximum)
+        raw = nn.Parameter(torch.tensor(how.raw(initial), dtype=torch.float32, device=self._device))
         self._how[name], self.raw[name] = how, raw
         self.optimizers[name] = build_optimizer([raw], training)
 

@@ -80,6 +80,8 @@ class Ranks:
             equal queries, for models that read any features.
         split: ``val`` or ``test``.
         image_ids: The source's id of each image, I strings, for people and other programs; empty for a journal's ranks.
+        chance: Expected rsum of a random ranking, in [0, 600], where images have classes or labels; elsewhere ``None``,
+            because it follows from ``image_of_caption``.
     """
 
     i2t: Integers
@@ -88,6 +90,7 @@ class Ranks:
     queries: str
     split: str
     image_ids: tuple[str, ...] = ()
+    chance: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse arrays that cannot be ranks of the positives of a split."""
@@ -118,6 +121,7 @@ class Ranks:
         """Return plain values for JSON, from which ``from_text`` makes the ranks again."""
         steps = np.diff(self.image_of_caption, prepend=0).astype(np.int32)
         about = {"queries": self.queries, "split": self.split, "captions": len(self.i2t)}
+        about |= {} if self.chance is None else {"chance": self.chance}
         return {**about, "packed": pack_integers(np.stack([self.i2t, self.t2i, steps]))}
 
     @classmethod
@@ -126,7 +130,8 @@ class Ranks:
         try:
             columns = unpack_integers(text["packed"], (3, int(text["captions"])))
             owners = np.cumsum(columns[2], dtype=np.int32)
-            return cls(columns[0], columns[1], owners, str(text["queries"]), str(text["split"]))
+            chance = None if text.get("chance") is None else float(text["chance"])
+            return cls(columns[0], columns[1], owners, str(text["queries"]), str(text["split"]), chance=chance)
         except (KeyError, ValueError, TypeError, DataError) as error:
             raise DataError(f"kept ranks are damaged: {error}") from None
 
@@ -162,12 +167,15 @@ PLACES = (1, 5, 10)
 """The K of the recalls R@K in an rsum."""
 
 
-def chance_rsum(image_of_caption: np.ndarray, labels: np.ndarray | None = None) -> float:
+def chance_rsum(
+    image_of_caption: np.ndarray, labels: np.ndarray | None = None, caption_labels: np.ndarray | None = None
+) -> float:
     """Return the expected rsum, in [0, 600], of a random ranking.
 
     Args:
         image_of_caption: Image of each caption, shape (C,), integers; each of I images has at least one caption.
         labels: Class of each image, shape (I,), where images retrieve the other images of their class.
+        caption_labels: Label of each caption, shape (C,), where captions are labels that images share.
 
     Example:
         >>> round(chance_rsum(np.arange(20).repeat(5)), 1)
@@ -178,6 +186,12 @@ def chance_rsum(image_of_caption: np.ndarray, labels: np.ndarray | None = None) 
         return 2 * sum(_recall(len(labels) - 1, others, places) for places in PLACES)
     captions_of_images = Counter(image_of_caption.tolist()).values()
     captions, images = len(image_of_caption), len(captions_of_images)
+    if caption_labels is not None:
+        counts = Counter(caption_labels.tolist())
+        i2t = sum(_recall(len(counts), captions_of_images, places) for places in PLACES)
+        # A pair has the other images of its label neither as positives nor as negatives.
+        t2i = sum(n * sum(_recall(images - n + 1, [1], places) for places in PLACES) for n in counts.values())
+        return i2t + t2i / captions
     i2t = sum(_recall(captions, captions_of_images, places) for places in PLACES)
     return i2t + sum(_recall(images, [1], places) for places in PLACES)
 

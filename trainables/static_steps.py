@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from trainables.bank import Bank, make_bank
 from trainables.config import TrainingConfig
 from trainables.data.batches import Batch, Indices, ResidentSplit, gather_batch
 from trainables.data.static_batches import SPARE, StaticBatches
@@ -29,7 +30,7 @@ from trainables.losses.plugin_loss import place_of_loss
 from trainables.models.retrieval_model import RetrievalModel
 from trainables.optimizers import HeldRates, LearnedParameters, WeightAverage
 from trainables.seeding import random_state, set_random_state
-from trainables.training_steps import StepLosses, TrainingStep
+from trainables.training_steps import StepLosses, Steps, TrainingStep, Watch
 
 PROOF = 3
 """Steps that a graph must repeat to the last bit before it is used; at most ``SPARE``."""
@@ -47,12 +48,12 @@ class Graph(Protocol):
         """Take the recorded operations."""
 
 
-_POOLS: dict[torch.device, Any] = {}
-"""Device -> the memory that all graphs of this process share."""
+_POOLS: dict[tuple[torch.device, int], Any] = {}
+"""Device and stream -> the memory that all graphs of the stream share."""
 
 
 class CudaGraph:
-    """A CUDA graph; all graphs of a process share a pool of memory, so that no two may run at once."""
+    """A CUDA graph; all graphs of a stream share a pool of memory, since no two of them run at once."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -61,7 +62,8 @@ class CudaGraph:
     def capture(self, work: Callable[[], None]) -> None:
         """See ``Graph``; other threads may use the GPU meanwhile."""
         with torch.cuda.device(self._device):
-            pool = _POOLS.setdefault(self._device, torch.cuda.graph_pool_handle())
+            place = self._device, torch.cuda.current_stream().cuda_stream
+            pool = _POOLS.setdefault(place, torch.cuda.graph_pool_handle())
             with torch.cuda.graph(
                 self._graph, pool=pool, stream=torch.cuda.Stream(), capture_error_mode="thread_local"
             ):
@@ -91,7 +93,7 @@ class EpochSteps(NamedTuple):
     batches: Sequence[Indices]
     draw: int | None
     epoch: int
-    watch: Callable[[Tensor, Batch], None]
+    watch: Watch
     watched: int
     on_step: Callable[[int], None]
 
@@ -116,7 +118,7 @@ class StaticSteps:
         self._addresses: list[int] = []
         self._is_checked = False
 
-    def train_epoch(self, steps: EpochSteps) -> float:
+    def train_epoch(self, steps: EpochSteps) -> Steps:
         """Take the steps of an epoch, and return their mean loss (``DivergedError`` if a loss is not finite)."""
         self._model.train()
         self._prepare(steps)
@@ -135,7 +137,15 @@ class StaticSteps:
                 if steps.average is not None:
                     steps.average.step()
                 steps.on_step(number)
+                yield
+        if self._step.bank is not None:
+            self._step.bank.drift.measure(self._model)
         return losses.mean()
+
+    @property
+    def bank(self) -> Bank | None:
+        """The bank of the last epoch, with its drift; ``None`` where there is none."""
+        return self._step.bank
 
     def _gathered(self, part: Indices, steps: EpochSteps) -> Batch:
         return gather_batch(self._split, part, steps.training, steps.draw)
@@ -150,7 +160,7 @@ class StaticSteps:
             self._settings, self._graph = settings, None
             clip = training.gradient_clip
             parts = self._model, steps.loss, steps.optimizer, clip, steps.learned
-            self._step = TrainingStep(*parts, keeps_gradients=True)
+            self._step = TrainingStep(*parts, bank=make_bank(training.bank, self._model), keeps_gradients=True)
             self._batches = StaticBatches(self._split, training)
             self._raw = steps.learned.raw
             self._optimizers = [steps.optimizer, *steps.learned.optimizers.values()]
@@ -158,50 +168,58 @@ class StaticSteps:
         if self._step.bank is not None:
             self._step.bank.clear()
 
-    def _take_static(self, watch: Callable[[Tensor, Batch], None] | None) -> Tensor:
+    def _take_static(self, watch: Watch | None) -> Tensor:
         """Take the step of the next static batch, and return its loss in a tensor of its own."""
         bank = self._step.bank
         may_replay = watch is None and self._has_state and (bank is None or bool(bank.tensors))
         graph = self._checked_graph() if may_replay else None
-        if graph is None:
+        if graph is None or not self._is_replayed(graph):
             self._work(watch)
-        else:
-            graph.replay()
-            self.replays += 1
         # An optimiser makes its state in its first step, which a graph must not repeat.
         self._has_state = True
         return self._value.clone()
 
-    def _work(self, watch: Callable[[Tensor, Batch], None] | None = None) -> None:
+    def _work(self, watch: Watch | None = None) -> None:
         """The static step: a function of buffers alone, which a graph captures."""
         self._value.copy_(self._step.take(self._batches.current(), watch))
         self._batches.advance()
+
+    def _is_replayed(self, graph: Graph) -> bool:
+        """Replay a step; where CUDA refuses to start it, ``problem`` says why, and nothing was done."""
+        try:
+            graph.replay()
+        except RuntimeError as error:
+            self._graph, self.problem = None, f"a step could not be replayed: {_first_line(error)}"
+            return False
+        self.replays += 1
+        return True
 
     def _checked_graph(self) -> Graph | None:
         """Return a graph that agrees with the step itself, or ``None``; ``problem`` then says why there is none."""
         if self._make_graph is None or self.problem is not None:
             return None
-        if self._graph is None or self._addresses != [tensor.data_ptr() for tensor in self._changing()]:
-            self._graph = self._captured(self._make_graph)
-        elif not self._is_checked and not self._agrees(self._graph, 1):
-            self._graph, self.problem = None, UNEQUAL
+        graph, self._graph = self._graph, None
+        if self._addresses != [tensor.data_ptr() for tensor in self._changing()]:
+            graph = None
+        steps = PROOF if graph is None else 0 if self._is_checked else 1
         self._is_checked = True
-        return self._graph
-
-    def _captured(self, make_graph: Callable[[], Graph]) -> Graph | None:
-        """Capture the static step and let the graph prove itself."""
-        self._addresses = [tensor.data_ptr() for tensor in self._changing()]
         try:
-            with self._tried():
-                graph = make_graph()
-                graph.capture(self._work)
-            if self._agrees(graph, PROOF):
-                return graph
-            self.problem = UNEQUAL
+            graph = graph or self._captured(self._make_graph)
+            if steps and not self._agrees(graph, steps):
+                self.problem = UNEQUAL
         except RuntimeError as error:
             # Any error of CUDA is one, and so is a lack of memory.
-            self.problem = f"a step could not be captured: {_first_line(error)}"
-        return None
+            self.problem = f"a step could not be {'captured' if steps == PROOF else 'checked'}: {_first_line(error)}"
+        self._graph = graph if self.problem is None else None
+        return self._graph
+
+    def _captured(self, make_graph: Callable[[], Graph]) -> Graph:
+        """Capture the static step."""
+        self._addresses = [tensor.data_ptr() for tensor in self._changing()]
+        with self._tried():
+            graph = make_graph()
+            graph.capture(self._work)
+        return graph
 
     def _agrees(self, graph: Graph, steps: int) -> bool:
         """Say whether replayed steps from the present state agree with the step itself; the state stays as it is."""

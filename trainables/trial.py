@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainables.bank import Bank, make_bank
 from trainables.capturable import Parts, find_obstacle
 from trainables.checkpoint import BEST, STATE, EpochReport, read_file, write_file
 from trainables.cocos import Spread, count_contributions, spreads
@@ -25,15 +26,16 @@ from trainables.data.batches import Batch, ResidentSplit, draw_batches, epoch_ba
 from trainables.data.dataset import Dataset
 from trainables.data.tokenizers import ENGLISH
 from trainables.errors import Blaming, CheckpointError, DivergedError
-from trainables.evaluation import check_tokenizer_of, evaluate, measure_contributions
+from trainables.evaluation import check_encoder_of, check_tokenizer_of, evaluate, measure_contributions
 from trainables.files import parse_state
 from trainables.losses import NotANumberError, build_loss
+from trainables.losses.directions import Candidates
 from trainables.models import build_model
 from trainables.optimizers import LearnedParameters, WeightAverage, adjust_optimizer, build_optimizer
 from trainables.parameter_values import LEARNED
 from trainables.seeding import choose_device, generator, make_deterministic, reading_beside, seed_torch
 from trainables.static_steps import CudaGraph, EpochSteps, StaticSteps
-from trainables.training_steps import train_epoch
+from trainables.training_steps import Steps, finish, train_epoch
 
 COCOS_BATCHES = 8
 """Number of batches on which COCOS is measured in training; ``orchestrator cocos`` takes the whole train split."""
@@ -87,8 +89,10 @@ class Trial:
         loss: The config's loss, with the word ``learned`` for each learned hyper-parameter.
         learned: The values of the learned hyper-parameters.
         average: The average of the weights, which is evaluated in their place; ``None`` where none is taken.
+        drift: The drift of the bank's embeddings in the last epoch, see ``bank``; empty without a bank.
         on_step: See ``run_trial``.
         static_steps: The static steps of the trial; ``None`` where it has none.
+        stream: The stream of a GPU on which the trial takes its steps among others, see ``trainables.turns``.
         not_replayed: Why no graph replays the steps, where ``training.graph`` asks for one; ``None`` otherwise.
     """
 
@@ -111,22 +115,24 @@ class Trial:
         self.config, self.data, self.epoch = config, data, 0
         self.model = build_model(config, data, pretrained=is_new).to(device)
         if beside is None:
-            self.train_split = ResidentSplit(data.splits["train"], device, self.model.crop_size)
-            self.val_split = ResidentSplit(data.splits["val"], device, self.model.crop_size)
+            self.train_split = ResidentSplit(data.splits["train"], device, self.model.reading)
+            self.val_split = ResidentSplit(data.splits["val"], device, self.model.reading)
         else:
             self.train_split, self.val_split = beside.train_split, beside.val_split
         self.loss = build_loss(config.loss, **config.loss_parameters)
         self.optimizer = build_optimizer(self.model.parameters(), config.training, self.model.backbone_parameters())
         decay = config.training.weight_average
         self.average = WeightAverage(self.model, decay) if decay > 0 else None
-        self.learned = LearnedParameters(device)
+        self.learned = LearnedParameters(device, self.model.initial_values)
         self.metrics: dict[str, float] = {}
         self.best_epoch, self.best_value = 0, -math.inf
         self.best_weights: dict[str, Tensor] = {}
         self.best_learned: dict[str, float] = {}
         self.on_step: Callable[[int], None] = lambda step: None
         self.static_steps: StaticSteps | None = None
+        self.stream: torch.cuda.Stream | None = None
         self.not_replayed: str | None = None
+        self.drift: dict[str, float] = {}
         self._first_steps: list[dict[str, Tensor]] = []
 
     def run_epoch(self) -> EpochReport:
@@ -139,6 +145,7 @@ class Trial:
     def begin_epoch(self) -> None:
         """Set loss, optimiser and backbone for the next epoch."""
         self.epoch += 1
+        self.drift = {}
         present = self.config.at(self.epoch)
         # The schedule may change hyper-parameters from this epoch on.
         self.loss = build_loss(present.loss, **present.loss_parameters)
@@ -151,16 +158,26 @@ class Trial:
 
         At most ``steps`` >= 1 are taken, the first ones; ``None`` takes all.
         """
+        return finish(self.in_steps(steps))
+
+    def in_steps(self, steps: int | None = None) -> Steps:
+        """Take the same steps, and yield after each, so that other trials may take theirs in between."""
         seed_torch(self.config.seed, "epoch", self.epoch)
         training = self.config.at(self.epoch).training
         if self._has_static_steps(training):
-            return self._train_statically(training, steps)
+            return (yield from self._train_statically(training, steps))
         clip = training.gradient_clip
+        if self.config.encoder is not None and next(self.model.parameters(), None) is None:
+            # Zero-shot: nothing is trained, and the loss of a batch is enough.
+            steps = 1
         batches = _counted(islice(self.batches(), steps), self.on_step)
-        return train_epoch(
+        bank = make_bank(training.bank, self.model)
+        loss = yield from train_epoch(
             *(self.model, self.loss, self.optimizer, batches, clip, self.epoch),
-            *(self.learned, self.count_step, self.average, training.micro_batch),
+            *(self.learned, self.count_step, self.average, bank, training.micro_batch),
         )
+        self.note_drift(bank)
+        return loss
 
     def _has_static_steps(self, training: TrainingConfig) -> bool:
         """Whether the epoch is trained by static steps; otherwise ``not_replayed`` says why, where they were wanted."""
@@ -175,7 +192,7 @@ class Trial:
             self.not_replayed = self.not_replayed or self.static_steps.problem
         return self.not_replayed is None
 
-    def _train_statically(self, training: TrainingConfig, count: int | None) -> float:
+    def _train_statically(self, training: TrainingConfig, count: int | None) -> Steps:
         assert self.static_steps is not None
         watched = max(0, training.cocos_steps - len(self._first_steps)) if self.epoch == 1 else 0
         steps = EpochSteps(
@@ -191,18 +208,24 @@ class Trial:
             watched=watched,
             on_step=self.on_step,
         )
-        loss = self.static_steps.train_epoch(steps)
+        loss = yield from self.static_steps.train_epoch(steps)
+        self.note_drift(self.static_steps.bank)
         self.not_replayed = self.static_steps.problem
         return loss
 
-    def count_step(self, similarity: Tensor, batch: Batch) -> None:
+    def note_drift(self, bank: Bank | None) -> None:
+        """Take the drift of a bank's embeddings in the epoch for the epoch's metrics."""
+        self.drift = {} if bank is None else {name: float(value) for name, value in bank.drift.values.items()}
+
+    def count_step(self, similarity: Tensor, batch: Batch, candidates: Candidates | None = None) -> None:
         """Measure COCOS on the similarities of a step, shape (I, C), before the step, if it is one of the first steps.
 
-        The model and its random numbers are as without the measurement.
+        ``candidates`` are those of a bank. The model and its random numbers are as without the measurement.
         """
         if self.epoch == 1 and len(self._first_steps) < self.config.training.cocos_steps:
             loss = self.learned.in_force(self.loss)
-            self._first_steps.append(count_contributions(loss, similarity.detach(), batch.positives, batch.ignore))
+            counts = count_contributions(loss, similarity.detach(), batch.positives, batch.ignore, candidates)
+            self._first_steps.append(counts)
 
     def batches(self) -> Iterator[Batch]:
         """Yield the batches of the epoch that has begun; seed, epoch, split and settings decide the batches."""
@@ -219,7 +242,8 @@ class Trial:
         """Evaluate the epoch, whose training took ``train_seconds``, and return its report."""
         started = time.monotonic()
         with nullcontext() if self.average is None else self.average.in_force():
-            self.metrics = {"train/loss": train_loss, **self._learned_values(), **self.evaluate_on_val()}
+            learned = self._learned_values() | {f"bank/{name}": value for name, value in self.drift.items()}
+            self.metrics = {"train/loss": train_loss, **learned, **self.evaluate_on_val()}
             self._remember_if_best()
         every = self.config.training.cocos_every
         if self.best_epoch == self.epoch or (every and self.epoch % every == 0):
@@ -253,7 +277,8 @@ class Trial:
         try:
             loss = self.learned.in_force(self.loss)
             curve = tuple(OTHER_EPSILONS) if training.cocos_steps else ()
-            measured = measure_contributions(self.model, loss, islice(order, COCOS_BATCHES), curve=curve)
+            bank = make_bank(training.bank, self.model)
+            measured = measure_contributions(self.model, loss, order, count=COCOS_BATCHES, bank=bank, curve=curve)
         except NotANumberError as error:
             raise DivergedError("train/similarity", math.nan, self.epoch, 0) from error
         return _named("cocos", _at_other_epsilons(measured))
@@ -286,6 +311,8 @@ class Trial:
         origin = {"config": self.config.to_dict(), "digest": self.data.digest}
         if (tokenizer := self.data.vocabulary.tokenizer) != ENGLISH:
             origin["tokenizer"] = tokenizer.identity
+        if self.model.origin_digest:
+            origin["encoder"] = self.model.origin_digest
         # The weights of the best epoch are a copy, which is never changed.
         is_copied = self.best_epoch == self.epoch and self.average is None
         state = {"model": {} if is_copied else self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
@@ -336,6 +363,7 @@ class Trial:
         if longer.until(state["epoch"]) != here.until(state["epoch"]):
             raise CheckpointError(f"{directory}: written by a trial with another config; resume it with its own")
         check_tokenizer_of(directory, state, self.data)
+        check_encoder_of(directory, state, self.model)
         if state["digest"] != self.data.digest:
             raise CheckpointError(f"{directory}: trained on other data than {self.data.name} here holds")
 

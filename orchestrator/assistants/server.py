@@ -42,7 +42,7 @@ JUDGE_SWITCHES = {"lower-is-better", "higher-is-better", "percent", "ignore-miss
 
 
 @dataclass(frozen=True)
-class Commands:
+class CommandTools:
     """The command line in a working folder, with the folders of data and experiments.
 
     With ``allow_runs`` its commands may train, and run the code of plug-ins and the commands of a gate.
@@ -84,7 +84,7 @@ def plain(name: str) -> str:
     return name
 
 
-def make_server(commands: Commands) -> MCPServer[Any]:
+def make_server(commands: CommandTools) -> MCPServer[Any]:
     """Return the server, whose tools read; where the commands allow runs, there are also tools that train."""
     server: MCPServer[Any] = MCPServer("orchestrator", instructions=INSTRUCTIONS)
     _add_experiments(server, commands)
@@ -94,7 +94,7 @@ def make_server(commands: Commands) -> MCPServer[Any]:
     return server
 
 
-def _add_experiments(server: MCPServer[Any], commands: Commands) -> None:
+def _add_experiments(server: MCPServer[Any], commands: CommandTools) -> None:
     data, runs = ["--data-root", str(commands.data_root)], ["--output", str(commands.output)]
 
     @server.tool(annotations=READS)
@@ -128,7 +128,7 @@ def _add_experiments(server: MCPServer[Any], commands: Commands) -> None:
         return await commands.json("summarise", plain(experiment), *runs)
 
 
-def _add_verdicts(server: MCPServer[Any], commands: Commands) -> None:
+def _add_verdicts(server: MCPServer[Any], commands: CommandTools) -> None:
     @server.tool(annotations=READS)
     async def judge(
         files: list[str], options: dict[str, str] | None = None, switches: list[str] | None = None
@@ -154,7 +154,7 @@ def _add_verdicts(server: MCPServer[Any], commands: Commands) -> None:
         return await commands.json("gate", plain(state))
 
 
-def _add_runners(server: MCPServer[Any], commands: Commands) -> None:
+def _add_runners(server: MCPServer[Any], commands: CommandTools) -> None:
     data, runs = ["--data-root", str(commands.data_root)], ["--output", str(commands.output)]
 
     @server.tool(annotations=RUNS)

@@ -34,6 +34,9 @@ BATCHES = 227
 IMAGES, CAPTIONS = 128, 128
 """Queries of each direction in a batch of the paper's triplets."""
 
+EPOCHS_TO_95, NEARLY = "epochs_to_95", 0.95
+"""Metric of a training: the epochs until its value on val is this share of its best."""
+
 RANKED_CAPTIONS = 640
 """Captions that query in a batch of the paper's SmoothAP, five an image."""
 
@@ -181,7 +184,7 @@ def _fitting(
     loss, setting = setting_of(name)
     trials = confirmation.history.trials
     # A plan begins with the best of the search.
-    planned = () if confirmation.plan is None else confirmation.plan.candidates
+    planned = confirmation.plan.candidates
     candidates = {
         candidate.label: candidate
         for candidate in confirmation.candidates
@@ -210,18 +213,33 @@ def _runs(name: str, candidate: Runs, confirmation: Confirmation, images: Mappin
     for run, metrics in candidate.values.items():
         named = ((name_parts(metric), value) for metric, value in metrics.items() if is_value(metric))
         own = {parts.short: value for parts, value in named if parts.section in (TEST, COCOS)}
-        training, epochs = trials[run].config.training, trials[run].epochs
+        trial = trials[run]
+        training, epochs = trial.config.training, trial.epochs
         captions = training.captions_per_image if training.batches == "images" else 1
         queries = {"i2t": training.batch_size, "t2i": training.batch_size * captions}
         # Counts of the first steps are in the first epoch alone.
         start = _shares(values_in(epochs[min(epochs)], COCOS_START), queries)
         values[run] = own | _shares(own, queries) | {at_start(metric): share for metric, share in start.items()}
+        curve = {epoch: metrics[trial.metric] for epoch, metrics in epochs.items() if trial.metric in metrics}
+        if (needed := epochs_to_share(curve)) is not None:
+            values[run][EPOCHS_TO_95] = needed
     kept = {
         metric: {run: of_trial[trial.id] for run, trial in trials.items()}
         for metric, of_trial in images.items()
         if all(trial.id in of_trial for trial in trials.values())
     }
     return replace(candidate, label=name, values=values, images=kept)
+
+
+def epochs_to_share(curve: Mapping[int, float]) -> float | None:
+    """Return the first epoch whose value on val is ``NEARLY`` of the best of all epochs; ``None`` without a value.
+
+    Example:
+        >>> epochs_to_share({1: 100.0, 2: 191.0, 3: 200.0, 4: 189.0})
+        2.0
+    """
+    enough = NEARLY * max(curve.values(), default=0.0)
+    return next((float(epoch) for epoch in sorted(curve) if curve[epoch] >= enough), None)
 
 
 def _trials(candidate: Runs, confirmation: Confirmation) -> dict[RunId, Trial]:

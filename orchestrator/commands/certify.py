@@ -11,10 +11,10 @@ from orchestrator.claims.cells import cells_experiment
 from orchestrator.claims.certificate import CERTIFICATE, PAGE, Certified, certify_confirmed, certify_published
 from orchestrator.claims.claims import load_claims
 from orchestrator.claims.engine import Outcome
+from orchestrator.claims.reruns import train_cells
 from orchestrator.commands.options import ClaimsName, Models, Overrides, Seeds, split_names, with_start_options
 from orchestrator.journal.directory import find_directories, read_history
 from orchestrator.machines.cluster import StartOptions
-from orchestrator.regression.claims import train_cells
 from orchestrator.text.terminal import path_text, say
 from orchestrator.views.terminal import show
 from trainables.errors import ConfigError

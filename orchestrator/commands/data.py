@@ -21,7 +21,7 @@ from orchestrator.extraction.parses import parse_captions
 from orchestrator.text.terminal import make_console, say
 from orchestrator.text.values import duration_text
 from orchestrator.text.wording import number_text, zero_shot_text
-from trainables.config import TEXT
+from trainables.config import TEXT, TOKENIZERS
 from trainables.data.text_features import NAME as TFIDF
 from trainables.data.tokenizers import VocabularyName
 from trainables.dataset_description import Description, describe_dataset
@@ -311,7 +311,8 @@ def _lines(description: Description, vocabulary: str) -> Iterator[str]:
         yield f"tokenizer: {description.tokenizer} ({description.tokenizer_reason})"
     if description.vocabulary:
         words = "train" if vocabulary == "train" else "train and val"
-        yield f"vocabulary: {description.vocabulary:,} entries, the words seen at least 4 times in {words}"
+        counted = "all" if description.tokenizer == TOKENIZERS[-1] else "the words seen at least 4 times"
+        yield f"vocabulary: {description.vocabulary:,} entries, {counted} in {words}"
     for kind, by_split in description.features.items():
         for shown in dict.fromkeys(f"{f['file']} {tuple(f['shape'])} {f['dtype']}" for f in by_split.values()):
             yield f"features {kind}: {shown}"

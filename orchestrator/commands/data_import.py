@@ -13,7 +13,7 @@ from orchestrator.commands.options import Json
 from orchestrator.extraction.import_dataset import check_target, read_plan, write_dataset, zero_shot_of
 from orchestrator.text.terminal import say, typed_program
 from orchestrator.text.wording import zero_shot_text
-from trainables.data.importing.material import Columns, Taken
+from trainables.data.importing.material import NamedColumns, Taken
 from trainables.data.importing.splits import parse_rule
 
 
@@ -43,7 +43,7 @@ def import_(
     """Make a dataset of your own files: [bold]orchestrator data import captions.csv images --out data/mine[/bold]."""
     check_target(out)
     rule = None if split is None else parse_rule(split, seed)
-    columns = Columns(image, caption, split_column, group)
+    columns = NamedColumns(image, caption, split_column, group)
     named = [("--image", image), ("--caption", caption), ("--group", group), ("--out", out), ("--split", "80/10/10")]
     options = [*(("--features", file) for file in features or []), *((key, value) for key, value in named if value)]
     words = [typed_program(), "data", "import", *sources, *(part for option in options for part in option)]

@@ -100,7 +100,7 @@ def dataset_facts(name: str, data_root: Path) -> DatasetFacts:
         path = next(iter(source.feature_files(kind).values()))
         dimensions[kind] = int(open_features(path).shape[-1])
     captions = sum(len(image.captions) for image in train)
-    return DatasetFacts(source.name, len(train), captions, dimensions, source.has_one_modality)
+    return DatasetFacts(source.name, len(train), captions, dimensions, source.has_one_modality, source.has_label_sets)
 
 
 def datasets_under(data_root: Path) -> list[str]:

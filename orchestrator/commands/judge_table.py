@@ -8,7 +8,7 @@ from orchestrator.judging.columns import Columns, find_columns, is_lower_better
 from orchestrator.judging.records import MLFLOW, OPTUNA, SUFFIXES, pivoted, read_records
 from orchestrator.judging.runs import ARRAYS, Judged, runs_of_arrays, runs_of_table
 from orchestrator.results.answer import Answer, Column, table_of
-from orchestrator.results.table_verdicts import Circumstances, dataset_answer, over_datasets, turned_values
+from orchestrator.results.table_verdicts import Circumstances, TableVerdict, over_datasets, turned_values
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import listed
 from orchestrator.views.forms import print_answers
@@ -75,11 +75,12 @@ def _of_tables(request: TableRequest) -> list[Answer]:
 
 
 def _answers(judged: Sequence[Judged], about: Circumstances) -> list[Answer]:
-    answers = {}
+    verdicts = {}
     for one in judged:
         candidates = [turned_values(runs) if about.lower_is_better else runs for runs in one.candidates]
-        answers[one.dataset] = dataset_answer(one.dataset, candidates, about)
-    return [*answers.values(), *([over_datasets(answers, about.baseline)] if len(answers) > 1 else [])]
+        verdicts[one.dataset] = TableVerdict(one.dataset, candidates, about)
+    answers = [verdict.answer() for verdict in verdicts.values()]
+    return [*answers, *([over_datasets(verdicts, about.baseline)] if len(verdicts) > 1 else [])]
 
 
 def _check_baseline(judged: Sequence[Judged], baseline: str | None) -> None:

@@ -19,6 +19,6 @@ def mcp(
 ) -> None:
     """Serve datasets, experiments, answers, judge and gate to an assistant by the Model Context Protocol."""
     require("mcp", "`orchestrator mcp`")
-    from orchestrator.assistants.server import Commands, make_server
+    from orchestrator.assistants.server import CommandTools, make_server
 
-    make_server(Commands(data_root, output, allow_runs)).run()
+    make_server(CommandTools(data_root, output, allow_runs)).run()

@@ -31,7 +31,7 @@ FeatureFolder = Annotated[
 Tokenizer = Annotated[
     str | None,
     typer.Option(
-        metavar="english|words|characters|FILE",
+        metavar="english|words|characters|labels|FILE",
         help="How captions are cut into tokens; FILE is a tokenizer.json; by default inferred from the captions.",
     ),
 ]

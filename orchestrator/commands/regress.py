@@ -171,7 +171,7 @@ def claims(
     from orchestrator.claims.cells import cells_experiment
     from orchestrator.claims.certificate import CERTIFICATE, PAGE
     from orchestrator.claims.claims import load_claims
-    from orchestrator.regression.claims import rerun_claims
+    from orchestrator.claims.reruns import rerun_claims
 
     asked = load_claims(name)
     experiment = cells_experiment(asked, split_names(datasets), split_names(models), seeds, overrides or [])

@@ -92,7 +92,7 @@ class Experiment(BaseModel):
         model_parameters: Parameters of the models beyond their sizes; ``orchestrator list models`` lists them.
         vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.
         tokenizer: How captions are cut into tokens; ``null`` infers it from the captions. It is ``english``, ``words``,
-            ``characters``, a ``tokenizer.json`` in the dataset's folder, or its absolute path.
+            ``characters``, ``labels``, a ``tokenizer.json`` in the dataset's folder, or its absolute path.
         val_images: Number of first images of the val split on which to evaluate, >= 1; ``null`` is all images. The
             published code of VSE++ and VSRN takes 1,000.
         search: How the coefficients are searched.
@@ -161,6 +161,10 @@ class Experiment(BaseModel):
         """Refuse now a config that would otherwise end each trial of a study."""
         cell, mistakes = self._cell(dataset, model, losses), Mistakes()
         mistakes.of(self.trial_config, cell, {})
+        if cell.space.model_parameters:
+            first = {name: bound.ends()[0] for name, bound in cell.space.model_parameters.items()}
+            together = replace(cell, model_parameters={**cell.model_parameters, **first})
+            mistakes.of(at("search.model_parameters")(self.trial_config), together, {})
         mistakes.of(check_beside, cell.space, cell.model)
         mistakes.of(check_sampler, self.search, cell.space)
         mistakes.refuse()
@@ -287,13 +291,11 @@ class Experiment(BaseModel):
         return next((tokenizer for tokenizer in reversed(named) if tokenizer is not None), self.tokenizer)
 
     def as_begun(self, begun: BegunExperiment) -> "Experiment":
-        """Return this experiment with the default bounds and the verdict of its journal, unless it names them."""
-        changes: dict[str, Any] = {}
-        if begun and "space_version" not in self.search.model_fields_set:
-            changes["search"] = self.search.model_copy(update={"space_version": begun.space_version})
-        if self.confirm and begun.confirm and "verdict" not in self.confirm.model_fields_set:
-            changes["confirm"] = self.confirm.model_copy(update={"verdict": begun.confirm.verdict or "seeds"})
-        return self.model_copy(update=changes) if changes else self
+        """Return this experiment with the verdict of its journal, unless it names one."""
+        if not (self.confirm and begun.confirm) or "verdict" in self.confirm.model_fields_set:
+            return self
+        confirm = self.confirm.model_copy(update={"verdict": begun.confirm.verdict})
+        return self.model_copy(update={"confirm": confirm})
 
     def to_dict(self) -> dict[str, Any]:
         """Return the resolved experiment as plain values; ``load_experiment`` reads them back."""

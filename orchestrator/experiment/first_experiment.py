@@ -4,6 +4,7 @@
 the dataset has                        the experiment trains
 =====================================  =============================================================================
 images with classes                    ``head``, on images alone
+images with labels                     ``wsabie``, a column for each label
 features of images and captions        ``head``; features of equal dimensions give a zero-shot baseline
 regions of images, frames of clips     ``vsepp`` that pools them with ``gpo``
 one vector an image                    ``vsepp``, whose GRU reads the words
@@ -33,6 +34,7 @@ class DatasetFacts:
         images, captions: Their numbers in the train split.
         dimensions: Kind of features, such as ``global`` and ``text`` -> numbers in a vector.
         has_classes: Whether images retrieve images of their class.
+        has_labels: Whether captions are labels that images share.
     """
 
     name: str
@@ -40,6 +42,7 @@ class DatasetFacts:
     captions: int
     dimensions: Mapping[str, int]
     has_classes: bool = False
+    has_labels: bool = False
 
 
 def write_first(facts: DatasetFacts, name: str, command: str) -> str:
@@ -58,6 +61,8 @@ def write_first(facts: DatasetFacts, name: str, command: str) -> str:
         body = _head(
             facts, ["multi_similarity", "nt_xent"], "Linear heads for images that retrieve images of their class"
         )
+    elif facts.has_labels and "global" in facts.dimensions:
+        body = _labels(facts)
     elif TEXT in facts.dimensions and "global" in facts.dimensions:
         body = _head(facts, ["triplet_sh", "nt_xent", "sigmoid"], "Linear heads on the features of both sides")
     elif "global" in facts.dimensions:
@@ -121,6 +126,20 @@ def _head(facts: DatasetFacts, losses: list[str], about: str) -> tuple[str, list
     confirm = "confirm: {top: 1, seeds: 3, baseline: triplet}" if is_joint else "confirm: {top: 1, seeds: 3}"
     lines += ["scheduler: {name: none}", "resources: {cpus: 1}", confirm]
     return about + (", beside the features as they are (zero-shot)" if is_joint else ""), lines
+
+
+def _labels(facts: DatasetFacts) -> tuple[str, list[str]]:
+    training = "search: {sampler: tpe, trials: 8, metric: val/i2t_p5, training: {learning_rate: [1.0e-3, 1.0e-1]}}"
+    lines = [
+        "models: [wsabie]",
+        "losses: [warp, triplet, nt_xent]",
+        _training(facts, 512, "1.0e-2", 100),
+        training,
+        "scheduler: {name: none}",
+        "resources: {cpus: 1}",
+        "confirm: {top: 1, seeds: 3}",
+    ]
+    return "WSABIE, a column for each label", lines
 
 
 def _words(facts: DatasetFacts, parameters: Mapping[str, str], about: str) -> tuple[str, list[str]]:

@@ -53,8 +53,7 @@ class Search(BaseModel):
         seed: Seed of the suggestions and of every training, >= 0.
         metric: The metric that is maximised; a trial counts with its best epoch.
         objectives: Further goals beside ``metric``, each a metric to maximise or ``{metric, direction}``.
-        space_version: Version of the default bounds: ``3``, or an older version; ``1`` is the version of release 0.1. A
-            search keeps the version with which it began.
+        space_version: Version of the default bounds.
         loss: ``each``: each loss has a study; ``choose``: the loss is a parameter of one study for each dataset and
             model.
         space: Loss -> parameter -> ``[low, high]``, ``{values: [...]}`` or ``default``. Some parameters, such as
@@ -79,7 +78,7 @@ class Search(BaseModel):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     metric: Metric = "val/rsum"
     objectives: tuple[Goal | Objective, ...] = ()
-    space_version: Literal[1, 2, 3] = 3
+    space_version: Literal[3] = 3
     loss: Literal["each", "choose"] = "each"
     space: dict[LossName, dict[str, BoundOrDefault]] = {}
     training: dict[str, BoundOrDefault] = {}
@@ -176,8 +175,8 @@ class Resources(BaseModel):
         cpus: CPUs, > 0; also the threads of its PyTorch, rounded up.
         gpus: GPUs, >= 0, a fraction to share one. ``auto`` is as much as a trial was measured to need, or none where
             there is no GPU.
-        fuse: Number of trials that are trained as one stacked model, >= 1. ``auto`` is the number that was measured to
-            be fastest.
+        fuse: Number of trials that one process trains, stacked or in turns, >= 1. ``auto`` is the number that was
+            measured to be fastest.
         max_concurrent: Trials at a time, >= 1; ``null`` is as many as fit.
     """
 

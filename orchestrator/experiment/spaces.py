@@ -11,7 +11,7 @@ from search_spaces import SPACES, Bounds, LossSpace, Range, SpaceError, StudySpa
 from search_spaces.space import Asked, bounds_of, check_name
 from trainables.config import RANGES, REGION_PARAMETERS, SEARCHED, TrainingConfig, check_bank
 from trainables.errors import ConfigError, Mistakes
-from trainables.model_parameters import MODEL_PARAMETERS, check_model_parameters, further_inputs
+from trainables.model_parameters import MODEL_PARAMETERS, check_model_parameters, further_inputs, published_parameters
 
 if TYPE_CHECKING:
     from orchestrator.experiment.sections import Search
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Bound = tuple[float, float] | ListedValues | str
 """Bounds of a parameter in a YAML file; the only word is ``default``."""
 
-NOT_SEARCHED = ("backbone", "weights")
+NOT_SEARCHED = ("backbone", "weights", "encoder", "trained")
 """Parameters of models that are equal in all trials of a study, because the data and their digests depend on them."""
 
 LARGEST_GRID = 100_000
@@ -44,6 +44,7 @@ def make_space(
     own_rates = ("training.backbone_learning_rate", "training.loss_learning_rate")
     usual |= {name: training.learning_rate for name in own_rates if usual[name] is None}
     defaults = {**{name: entry.default for name, entry in entries.items()}, **parameters}
+    published = published_parameters(model)
     space = StudySpace(
         losses={loss: _loss_space(search, loss, training.pairs) for loss in losses},
         training=_bounds_beside("training", search.training, bounds_of(SEARCHED)),
@@ -51,6 +52,7 @@ def make_space(
         usual=usual | {f"model.{name}": value for name, value in defaults.items()},
         accepts={f"training.{name}": allowed.accepts for name, allowed in RANGES.items()}
         | {f"model.{name}": entry.rule.accepts for name, entry in entries.items()},
+        published_model={} if published.items() <= defaults.items() else published,
     )
     for name, bound in space.bounds().items() if search.sampler == "grid" else ():
         if isinstance(bound, Range):
@@ -130,9 +132,9 @@ def check_beside(space: StudySpace, model: str) -> None:
             f"search.model_parameters: trials of {model} would read {listed} by their parameters, and a study has one "
             "set of data; set graph or edges in model_parameters, and compare several experiments"
         )
-    for loss, part in space.losses.items():
-        for end in part.bounds["bank"].ends() if "bank" in part.bounds else ():
-            mistakes.of(at(f"search.space.{loss}")(check_bank), model, loss, end)
+    for end in space.training["bank"].ends() if "bank" in space.training else ():
+        for loss in space.losses:
+            mistakes.of(at("search")(check_bank), model, loss, int(end))
     mistakes.refuse()
 
 
@@ -153,7 +155,7 @@ def _loss_space(search: "Search", loss: str, pairs: int) -> LossSpace:
         SPACES[loss].check_fixed(fixed)
     key = f"search.space.{loss}"
     with at(key):
-        space = SPACES[loss].adapted(Asked(frozenset({*looked, *fixed}), fixed, pairs, search.space_version))
+        space = SPACES[loss].adapted(Asked(frozenset({*looked, *fixed}), fixed, pairs))
     replacements: dict[str, Range | Values] = {}
     for name, bound in looked.items():
         with at(f"{key}.{name}"):
@@ -182,7 +184,7 @@ def _bounds_beside(section: str, entries: Mapping[str, Bound], defaults: Mapping
                 check_name(name, defaults, "searched settings")
             bounds[name] = _bound(bound, defaults.get(name))
             if section == "model_parameters" and name in NOT_SEARCHED:
-                raise SpaceError(f"{name} cannot be searched: all trials of a study have one backbone")
+                raise SpaceError(f"{name} cannot be searched: all trials of a study have one")
     return bounds
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from trainables.data.corpus import SPLITS
 from trainables.data.extract import (
     BOXES,
     Encoder,
-    Plan,
+    ExtractionPlan,
     ShardResult,
     crops_of,
     extract_shards,
@@ -41,10 +41,14 @@ from trainables.data.features import captions_digest, images_digest
 from trainables.data.foreign_features import pool_sets
 from trainables.data.inputs import REGION_LENGTHS
 from trainables.data.pictures import resized_side
+from trainables.data.source import find_source
 from trainables.encoders.kept import keep, kept_name
 from trainables.errors import ConfigError, DataError
 from trainables.extras import require
 from trainables.model_parameters import check_backbone, check_weights
+
+if TYPE_CHECKING:
+    from trainables.encoders.pretrained import PretrainedEncoder
 
 KINDS = {"global": ("global",), "regions": ("regions",), "both": ("global", "regions")}
 """Values of ``--features`` with a backbone."""
@@ -140,7 +144,7 @@ class _Work:
         keep: Writes what made the features beside them.
     """
 
-    plans: Sequence[Plan]
+    plans: Sequence[ExtractionPlan]
     encoders: Encoders
     about: Mapping[str, Any]
     counts: tuple[int, ...] = ()
@@ -167,6 +171,8 @@ def extract_features(request: ExtractionRequest, on_progress: Progress) -> dict[
     if request.workers > 1:
         require("search", "--workers", "ray")
     rows = read_rows(request.dataset, request.data_root, request.split)
+    if rows.source.has_passages and request.encoder is None:
+        raise ConfigError(f"--dataset {request.dataset}: has passages and no pictures; name --text or --encoder")
     out = request.out or rows.source.folder
     work = (_by_backbone if request.encoder is None else _by_encoder)(request, out, rows)
     folder = out / SHARDS
@@ -185,7 +191,7 @@ def extract_features(request: ExtractionRequest, on_progress: Progress) -> dict[
     return made if request.encoder is None else {**made, **_sides_of(request, out, work, rows)}
 
 
-def _join(plan: Plan, counts: Sequence[int], out: Path) -> list[str]:
+def _join(plan: ExtractionPlan, counts: Sequence[int], out: Path) -> list[str]:
     """Write the features of all shards of a plan and return all files but those of their origin."""
     if not counts or TEXT in plan.kinds:
         return list(map(str, join_shards(plan, out)))
@@ -266,7 +272,8 @@ def _by_backbone(request: ExtractionRequest, out: Path, rows: Rows) -> _Work:
     import torch
     import torchvision
 
-    from trainables.models.backbones import build_backbone, weights_digest
+    from trainables.encoders.pretrained import weights_digest
+    from trainables.models.backbones import build_backbone
 
     weights = request.weights or "DEFAULT"
     backbone = build_backbone(request.network, weights, seed=request.seed)
@@ -287,7 +294,9 @@ def _by_backbone(request: ExtractionRequest, out: Path, rows: Rows) -> _Work:
     }
     if pictures.counts:
         origin["frames"] = request.frames
-    plan = Plan(out / SHARDS, pictures.files, pictures.places, kinds, request.augmentations, origin, request.shard_size)
+    plan = ExtractionPlan(
+        out / SHARDS, pictures.files, pictures.places, kinds, request.augmentations, origin, request.shard_size
+    )
     return _Work([plan], load_encoders(kinds, request, backbone), {}, pictures.counts)
 
 
@@ -298,21 +307,30 @@ def _by_encoder(request: ExtractionRequest, out: Path, rows: Rows) -> _Work:
     device = choose_device(request.device)
     make_deterministic(device)
     encoder = read_encoder(str(request.encoder), request.weights, str(device))
-    if request.features is not None and request.features not in encoder.sides:
-        raise ConfigError(f"--features {request.features}: {encoder.name} makes {' and '.join(encoder.sides)} alone")
-    sides = [side for side in encoder.sides if request.features in (None, side)]
+    has_passages = rows.source.has_passages
+    made = SIDES if has_passages and TEXT in encoder.sides else encoder.sides
+    if request.features is not None and request.features not in made:
+        raise ConfigError(f"--features {request.features}: {encoder.name} makes {' and '.join(made)} alone")
+    sides = [side for side in made if request.features in (None, side)]
     origin = encoder.origin()
     origin |= {"kept": kept_name(encoder.digest), "split": request.split}
-    plans: list[Plan] = []
+    plans: list[ExtractionPlan] = []
     about: dict[str, Any] = {"captions": 0, "encoder": encoder.name, "notes": list(encoder.notes)}
     counts: tuple[int, ...] = ()
-    if "global" in sides:
+    if "global" in sides and has_passages:
+        _check_free(out, out / SHARDS, ["features_global.npy"])
+        of_passages = {"images_digest": images_digest(rows.images), "images": len(rows.images), **origin}
+        passages, places = (tuple(values) for values in zip(*((i.id, i.place) for i in rows.images), strict=True))
+        plans.append(ExtractionPlan(out / SHARDS, passages, places, ("global",), 0, of_passages, request.shard_size))
+    elif "global" in sides:
         pictures = find_pictures(rows, request.frames, augmented=False)
         counts, shards = pictures.counts, out / SHARDS
         _check_free(out, shards, _image_files(pictures, ["global"]))
         of_images = {"images_digest": images_digest(rows.images), "images": len(rows.images), **origin}
         of_images |= {"frames": request.frames} if counts else {}
-        plans.append(Plan(shards, pictures.files, pictures.places, ("global",), 0, of_images, request.shard_size))
+        plans.append(
+            ExtractionPlan(shards, pictures.files, pictures.places, ("global",), 0, of_images, request.shard_size)
+        )
     if TEXT in sides:
         captions, shards = list(rows.captions()), out / SHARDS / "captions"
         _check_free(out, shards, [f"features_{TEXT}.npy"])
@@ -322,8 +340,17 @@ def _by_encoder(request: ExtractionRequest, out: Path, rows: Rows) -> _Work:
         of_captions = {"captions_digest": captions_digest(rows.images), "captions": len(captions), **origin}
         texts, places = (tuple(values) for values in zip(*captions, strict=True))
         size = CAPTIONS_A_SHARD * request.shard_size
-        plans.append(Plan(shards, texts, places, (TEXT,), 0, of_captions, size))
-    return _Work(plans, encoder.by_side(), about, counts, partial(keep, encoder, out))
+        plans.append(ExtractionPlan(shards, texts, places, (TEXT,), 0, of_captions, size))
+    return _Work(plans, _by_side(encoder, has_passages), about, counts, partial(keep, encoder, out))
+
+
+def _by_side(encoder: "PretrainedEncoder", has_passages: bool) -> Encoders:
+    """Return how each side is encoded; passages as captions are."""
+    made = encoder.by_side()
+    if not has_passages:
+        return made
+    text = made[TEXT]
+    return {**made, "global": Encoder(text.prepare, lambda texts: {"global": text.encode(texts)[TEXT]})}
 
 
 def load_encoders(kinds: tuple[str, ...], request: ExtractionRequest, backbone: Any = None) -> Encoders:
@@ -335,7 +362,8 @@ def load_encoders(kinds: tuple[str, ...], request: ExtractionRequest, backbone: 
     if request.encoder is not None:
         from trainables.encoders import read_encoder
 
-        return read_encoder(request.encoder, request.weights, str(device)).by_side()
+        encoder = read_encoder(request.encoder, request.weights, str(device))
+        return _by_side(encoder, find_source(request.dataset, request.data_root).has_passages)
 
     from trainables.models.backbones import build_backbone, make_encoder
 

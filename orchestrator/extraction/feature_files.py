@@ -39,6 +39,8 @@ def extract_text(
 ) -> dict[str, Any]:
     """Fit tf-idf and SVD on the train captions of a dataset, and make the features of all its captions.
 
+    Of a dataset of passages the fit and the features are of the passages too.
+
     See ``open_corpus`` for the places, and ``text_features.fit_tfidf`` for ``dimensions`` and ``seed``. ``tokenizer``
     is that of ``tokenizers.find_tokenizer``; ``None`` infers it.
 
@@ -50,19 +52,28 @@ def extract_text(
         ConfigError: If the dimensions or the folder are refused.
         DataError: If the dataset is missing or damaged.
     """
-    corpus, (target,) = open_corpus(dataset, data_root, out, [TEXT])
+    source = find_source(dataset, data_root)
+    corpus, targets = open_corpus(dataset, data_root, out, [TEXT, *(["global"] if source.has_passages else [])])
+    target = targets[0]
     captions = [caption for image in corpus.images for caption in image.captions]
-    cut = tokenizer_of(find_source(dataset, data_root), tokenizer)
-    fitted = fit_tfidf([text for image in corpus.split("train") for text in image.captions], dimensions, seed, cut)
+    cut, train = tokenizer_of(source, tokenizer), corpus.split("train")
+    texts = [text for image in train for text in image.captions]
+    texts += [image.id for image in train] if source.has_passages else []
+    fitted = fit_tfidf(texts, dimensions, seed, cut)
     content, features = fitted.to_bytes(), fitted.transform(captions)
     write_whole(extractor_path(target), content)
     about: dict[str, Any] = {"kind": TEXT, "captions_digest": captions_digest(corpus.images), "captions": len(captions)}
     about |= {"extractor": NAME, "extractor_digest": hashlib.sha256(content).hexdigest(), "seed": seed}
     if cut != ENGLISH:
         about["tokenizer"] = cut.identity
-    first, origin = write_features([target], [features], [about])
-    made = {"captions": len(captions), "dimensions": features.shape[1]}
-    return {**made, "files": [first, str(extractor_path(target)), origin], "tokenizer": cut.title}
+    arrays, origins = [features], [about]
+    if source.has_passages:
+        arrays.append(fitted.transform([image.id for image in corpus.images]))
+        of_passages = {"kind": "global", "images_digest": images_digest(corpus.images), "images": len(corpus.images)}
+        origins.append({**of_passages, **{key: about[key] for key in ("extractor", "extractor_digest", "seed")}})
+    written = write_features(targets, arrays, origins)
+    files = [*written[: len(targets)], str(extractor_path(target)), *written[len(targets) :]]
+    return {"captions": len(captions), "dimensions": features.shape[1], "files": files, "tokenizer": cut.title}
 
 
 def pool_frames(dataset: str, data_root: Path, frames: Path, *, count: int, out: Path | None) -> dict[str, Any]:

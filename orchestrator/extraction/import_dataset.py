@@ -13,9 +13,9 @@ from orchestrator.extraction.feature_files import write_features, zero_shot_of_v
 from trainables.config import TEXT
 from trainables.data.corpus import Image
 from trainables.data.features import captions_digest, images_digest
-from trainables.data.importing.dataset_plan import Plan, plan_dataset, read_picture
+from trainables.data.importing.dataset_plan import DatasetPlan, plan_dataset, read_picture
 from trainables.data.importing.features import read_matrices
-from trainables.data.importing.material import Columns
+from trainables.data.importing.material import NamedColumns
 from trainables.data.importing.sources import read_sources
 from trainables.data.importing.splits import Rule
 from trainables.data.text_files import file_digest
@@ -28,15 +28,15 @@ PICTURES = "images"
 
 
 def read_plan(
-    sources: Sequence[Path], features: Sequence[Path], columns: Columns, rule: Rule | None, advice: str
-) -> Plan:
+    sources: Sequence[Path], features: Sequence[Path], columns: NamedColumns, rule: Rule | None, advice: str
+) -> DatasetPlan:
     """Read sources and plan the dataset; nothing is written. See ``plan_dataset`` for the errors."""
     material, beside = read_sources(sources, columns)
     matrices = [matrix for path in dict.fromkeys([*features, *beside]) for matrix in read_matrices(path)]
     return plan_dataset(material, matrices, rule, advice)
 
 
-def zero_shot_of(plan: Plan) -> dict[str, Any]:
+def zero_shot_of(plan: DatasetPlan) -> dict[str, Any]:
     """Return the ``zero_shot`` rsum on val of a plan's features as they are, and its ``chance``; or none of both."""
     if len(plan.features) < 2:
         return {"zero_shot": None, "chance": None}
@@ -53,7 +53,7 @@ def check_target(out: Path) -> None:
         raise ConfigError(f"--out {out}: cannot be written: {error.strerror}") from None
 
 
-def write_dataset(plan: Plan, out: Path, sources: Sequence[Path], rule: Rule | None) -> Description:
+def write_dataset(plan: DatasetPlan, out: Path, sources: Sequence[Path], rule: Rule | None) -> Description:
     """Write a planned dataset, whole or not at all, and return its description.
 
     The folder has ``dataset_NAME.json``, a Karpathy JSON with a record of the import, ``images`` with hard links to the
@@ -79,7 +79,7 @@ def write_dataset(plan: Plan, out: Path, sources: Sequence[Path], rule: Rule | N
     return description
 
 
-def _fill(folder: Path, plan: Plan, sources: Sequence[Path], rule: Rule | None) -> None:
+def _fill(folder: Path, plan: DatasetPlan, sources: Sequence[Path], rule: Rule | None) -> None:
     """Write the files of a planned dataset into a new folder."""
     folder.mkdir()
     images = list(plan.images)

@@ -14,7 +14,7 @@ from ray.exceptions import RayError, RayTaskError
 
 from orchestrator.extraction.feature_files import KEPT
 from orchestrator.tuner.runtime import RayLostError, ray_runtime, run_watched
-from trainables.data.extract import Encoder, Plan, ShardResult, extract_shards
+from trainables.data.extract import Encoder, ExtractionPlan, ShardResult, extract_shards
 from trainables.errors import UserError, reason_of
 
 
@@ -46,7 +46,7 @@ def on_own_ray(work: Callable[[], None], scratch: Path, folder: Path) -> None:
 
 
 def deal_out(
-    todo: Sequence[tuple[Plan, Sequence[int]]],
+    todo: Sequence[tuple[ExtractionPlan, Sequence[int]]],
     load_encoders: Callable[[], Mapping[str, Encoder]],
     on_result: Callable[[ShardResult], None],
     *,
@@ -63,7 +63,7 @@ def deal_out(
 
     # The function carries its arguments. As objects of the driver, Ray's library would try to recover them from a dead
     # raylet, see `orchestrator.tuner.actor.trial_actor`.
-    def work(parts: Sequence[tuple[Plan, Sequence[int]]]) -> Iterator[ShardResult | UserError]:
+    def work(parts: Sequence[tuple[ExtractionPlan, Sequence[int]]]) -> Iterator[ShardResult | UserError]:
         import torch
 
         torch.set_num_threads(threads)

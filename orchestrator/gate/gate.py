@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.gate.runs import check_command, check_copy, entry_of, keep_copy, run_entry
 from orchestrator.gate.stream import (
-    Entry,
+    Contender,
     GateError,
     Proposal,
     Stream,
@@ -36,7 +36,7 @@ Scores = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Ruling:
     """What the gate says of a proposal.
 
     Attributes:
@@ -139,7 +139,7 @@ def pass_proposal(
     scores: Scores = (),
     seconds: float | None = None,
     listen: Callable[[str], None] = lambda line: None,
-) -> Outcome:
+) -> Ruling:
     """Run pairs of a proposal until it is decided or its budget ends; the caller holds the state file.
 
     Args:
@@ -195,7 +195,7 @@ def _run_pair(path: Path, stream: Stream, tested: Proposal, listen: Callable[[st
         listen(f"pair {len(tested.pairs)} · seed {pair.seed} · {side} {entry.name}: {value_text(score)}")
 
 
-def _identical(stream: Stream, entry: Entry, same: Proposal | Entry) -> Outcome:
+def _identical(stream: Stream, entry: Contender, same: Proposal | Contender) -> Ruling:
     champion = stream.champion_now().name
     if isinstance(same, Proposal):
         number = stream.proposals.index(same) + 1
@@ -208,10 +208,10 @@ def _identical(stream: Stream, entry: Entry, same: Proposal | Entry) -> Outcome:
         reason = "Its bytes are those of the champion; nothing was run."
         if same.digest != stream.champion_now().digest:
             words, reason = "the first champion", "Its bytes are those of the first champion; nothing was run."
-    return Outcome(entry.name, champion, decision, reason, identical_to=words)
+    return Ruling(entry.name, champion, decision, reason, identical_to=words)
 
 
-def _outcome(path: Path, stream: Stream, tested: Proposal) -> Outcome:
+def _outcome(path: Path, stream: Stream, tested: Proposal) -> Ruling:
     evidence = stream.evidence(tested)
     champion = stream.champion_of(tested).name
     reason = _reason(stream, tested, evidence, champion)
@@ -221,7 +221,7 @@ def _outcome(path: Path, stream: Stream, tested: Proposal) -> Outcome:
         seed = pair.seed
         write_stream(path, stream)
     position = stream.proposals.index(tested) + 1
-    return Outcome(tested.entry.name, champion, tested.decision, reason, None, position, evidence, seed)
+    return Ruling(tested.entry.name, champion, tested.decision, reason, None, position, evidence, seed)
 
 
 def _reason(stream: Stream, tested: Proposal, evidence: PairedEvidence, champion: str) -> str:

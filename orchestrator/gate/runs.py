@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from orchestrator.gate.stream import Entry, GateError
+from orchestrator.gate.stream import Contender, GateError
 from trainables.errors import ConfigError, UserError
 from trainables.files import whole_directory
 
@@ -29,7 +29,7 @@ class RunError(UserError):
     exit_code = 1
 
 
-def entry_of(proposal: str) -> Entry:
+def entry_of(proposal: str) -> Contender:
     """Return name and digest of a proposal: a file, a folder, or a text after ``text:``.
 
     Raises:
@@ -37,7 +37,7 @@ def entry_of(proposal: str) -> Entry:
     """
     if proposal.startswith(TEXT):
         text = proposal.removeprefix(TEXT)
-        return Entry(text, hashlib.sha256(f"{TEXT}{text}".encode()).hexdigest())
+        return Contender(text, hashlib.sha256(f"{TEXT}{text}".encode()).hexdigest())
     path = Path(proposal)
     if not path.exists():
         raise ConfigError(f"{proposal}: no such file or folder; a proposal that is no file is written text:SETTINGS")
@@ -47,10 +47,10 @@ def entry_of(proposal: str) -> Entry:
         content = file.read_bytes()
         name = "" if path.is_file() else str(file.relative_to(path))
         digest.update(f"{name}\0{len(content)}\0".encode() + content)
-    return Entry(path.name or path.resolve().name, digest.hexdigest(), str(path))
+    return Contender(path.name or path.resolve().name, digest.hexdigest(), str(path))
 
 
-def keep_copy(state: Path, entry: Entry) -> Entry:
+def keep_copy(state: Path, entry: Contender) -> Contender:
     """Return the entry with a copy of its file beside the state, which is run in its place.
 
     The file may change while it is tested, and the champion's file usually does.
@@ -69,12 +69,12 @@ def keep_copy(state: Path, entry: Entry) -> Entry:
                 shutil.copytree(source, partial / entry.name, ignore=shutil.ignore_patterns(*IGNORED))
             else:
                 shutil.copy2(source, partial / entry.name)
-    kept = Entry(entry.name, entry.digest, str(copy.relative_to(state.parent)))
+    kept = Contender(entry.name, entry.digest, str(copy.relative_to(state.parent)))
     check_copy(state, kept)
     return kept
 
 
-def check_copy(state: Path, entry: Entry) -> None:
+def check_copy(state: Path, entry: Contender) -> None:
     """Refuse a copy whose bytes are not those that were proposed (``GateError``)."""
     if entry.copy is not None:
         copy = state.parent / entry.copy
@@ -82,7 +82,7 @@ def check_copy(state: Path, entry: Entry) -> None:
             raise GateError(f"{copy}: differs from what was proposed; restore this file, or begin a new stream")
 
 
-def run_entry(state: Path, entry: Entry, command: str, seed: int) -> float:
+def run_entry(state: Path, entry: Contender, command: str, seed: int) -> float:
     """Run the command of a stream for a champion or a proposal, and return its score.
 
     ``{proposal}`` in the command becomes the path of the copy, or the text's words, and ``{seed}`` the seed. The score

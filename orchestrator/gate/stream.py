@@ -28,7 +28,7 @@ class GateError(UserError):
     """The state file cannot be used, or belongs to another stream."""
 
 
-class Pair(msgspec.Struct, forbid_unknown_fields=True):
+class SeedPair(msgspec.Struct, forbid_unknown_fields=True):
     """Champion and proposal with one fresh seed; a score is ``None`` until it is known."""
 
     seed: int
@@ -41,7 +41,7 @@ class Pair(msgspec.Struct, forbid_unknown_fields=True):
         return self.champion is not None and self.proposal is not None
 
 
-class Entry(msgspec.Struct, forbid_unknown_fields=True):
+class Contender(msgspec.Struct, forbid_unknown_fields=True):
     """A champion or a proposal: its name, the SHA-256 of its bytes, and where its copy lies, if it is a file."""
 
     name: str
@@ -52,16 +52,16 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True):
 class Proposal(msgspec.Struct, forbid_unknown_fields=True):
     """A proposal that was tested, or is being tested."""
 
-    entry: Entry
+    entry: Contender
     against: str
     """Digest of the champion of its time."""
     most: int
     """Pairs that the budget allows."""
-    pairs: list[Pair] = []
+    pairs: list[SeedPair] = []
     decision: Decision = Decision.UNDECIDED
 
     @property
-    def whole_pairs(self) -> list[Pair]:
+    def whole_pairs(self) -> list[SeedPair]:
         """The pairs of which both scores are known."""
         return [pair for pair in self.pairs if pair.is_whole]
 
@@ -69,7 +69,7 @@ class Proposal(msgspec.Struct, forbid_unknown_fields=True):
 class Stream(msgspec.Struct, forbid_unknown_fields=True):
     """All that a state file holds."""
 
-    champion: Entry
+    champion: Contender
     """The first champion; later champions are kept proposals."""
     seed: int
     """Seed from which the seeds of all pairs are drawn."""
@@ -79,17 +79,17 @@ class Stream(msgspec.Struct, forbid_unknown_fields=True):
     proposals: list[Proposal] = []
     version: int = VERSION
 
-    def champion_now(self) -> Entry:
+    def champion_now(self) -> Contender:
         """Return the champion: the proposal that was kept last, or the first champion."""
         kept = [proposal.entry for proposal in self.proposals if proposal.decision is Decision.KEEP]
         return kept[-1] if kept else self.champion
 
-    def champion_of(self, proposal: Proposal) -> Entry:
+    def champion_of(self, proposal: Proposal) -> Contender:
         """Return the champion that a proposal was tested against."""
         entries = [self.champion, *(one.entry for one in self.proposals)]
         return next(entry for entry in entries if entry.digest == proposal.against)
 
-    def open_proposal(self, entry: Entry, most: int) -> Proposal:
+    def open_proposal(self, entry: Contender, most: int) -> Proposal:
         """Return the proposal with these bytes against the champion of now; it is added where it is new.
 
         A later call may allow more pairs, never fewer than an earlier call.
@@ -102,7 +102,7 @@ class Stream(msgspec.Struct, forbid_unknown_fields=True):
         self.proposals.append(Proposal(entry, against, most))
         return self.proposals[-1]
 
-    def same_as(self, digest: str) -> Proposal | Entry | None:
+    def same_as(self, digest: str) -> Proposal | Contender | None:
         """Return the champion, or a decided proposal, that has these bytes; ``None`` where there is none."""
         champion = self.champion_now()
         if champion.digest == digest:
@@ -117,7 +117,7 @@ class Stream(msgspec.Struct, forbid_unknown_fields=True):
         generator = np.random.default_rng([self.seed, number])
         return int(generator.integers(1, 2**31)), bool(generator.integers(2))
 
-    def next_pair(self, proposal: Proposal) -> tuple[Pair, bool]:
+    def next_pair(self, proposal: Proposal) -> tuple[SeedPair, bool]:
         """Return the pair of a proposal that is not whole yet, or a new one, and whether the champion runs first."""
         number = sum(len(one.pairs) for one in self.proposals)
         open_pairs = [pair for pair in proposal.pairs if not pair.is_whole]
@@ -125,7 +125,7 @@ class Stream(msgspec.Struct, forbid_unknown_fields=True):
             pair = open_pairs[0]
             return pair, pair.champion is None and pair.proposal is None
         seed, champion_first = self.draw(number)
-        pair = Pair(seed)
+        pair = SeedPair(seed)
         proposal.pairs.append(pair)
         return pair, champion_first
 
@@ -166,7 +166,7 @@ def is_spent(proposal: Proposal) -> bool:
     return over or proposal.decision is not Decision.UNDECIDED or spread_is_missing(proposal)
 
 
-def add_scores(pair: Pair, champion: float | None, proposal: float | None) -> None:
+def add_scores(pair: SeedPair, champion: float | None, proposal: float | None) -> None:
     """Give a pair its scores; ``None`` leaves a score as it is.
 
     Raises:

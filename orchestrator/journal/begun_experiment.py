@@ -15,13 +15,10 @@ from trainables.plugins.plugin import Plugin
 
 @dataclass(frozen=True)
 class BegunConfirm:
-    """The confirmation that an experiment was begun with, see ``experiment.sections.Confirm``.
-
-    ``verdict`` is ``None`` in journals that are older than the key.
-    """
+    """The confirmation that an experiment was begun with, see ``experiment.sections.Confirm``."""
 
     baseline: str | None = None
-    verdict: str | None = None
+    verdict: str = "seeds_and_images"
     smallest_difference: float = 1.0
     each_of: str | None = None
 
@@ -36,7 +33,6 @@ class BegunExperiment:
         description: Text of the experiment's author; may be empty.
         datasets: Names or paths of the datasets.
         repeats: Number of independent searches of each study, >= 1; 1 in journals of older versions.
-        space_version: Version of the default bounds; 1 in journals of version 0.1, which lack the key.
         chooses_loss: Whether the sampler chooses the loss of a trial.
         searched_training, searched_model: Settings of ``training``, and parameters of models, that are searched.
         gpus: GPUs of a trial, > 0; ``None`` where a trial has none, or where the share is measured (``auto``).
@@ -53,7 +49,6 @@ class BegunExperiment:
     seed: int | None
     sampler: str | None
     repeats: int
-    space_version: int
     chooses_loss: bool
     searched_training: tuple[str, ...]
     searched_model: tuple[str, ...]
@@ -71,9 +66,7 @@ class BegunExperiment:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "BegunExperiment":
-        """Parse the resolved experiment of a record; keys that are missing have the values of the first version."""
-        if values.get("search"):
-            values = {**values, "search": {"space_version": 1} | values["search"]}
+        """Parse the resolved experiment of a record."""
         search, gpus = values.get("search") or {}, (values.get("resources") or {}).get("gpus")
         confirm = values.get("confirm")
         return cls(
@@ -86,7 +79,6 @@ class BegunExperiment:
             seed=search.get("seed"),
             sampler=search.get("sampler"),
             repeats=search.get("repeats", 1),
-            space_version=search.get("space_version", 1),
             chooses_loss=search.get("loss") == "choose",
             searched_training=tuple(search.get("training", ())),
             searched_model=tuple(search.get("model_parameters", ())),

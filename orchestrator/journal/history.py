@@ -126,6 +126,7 @@ class History:
         footprints: Study -> the most bytes of GPU memory that a trial took, and the bytes that were free before;
             measured with the resources and on the machine of the newest start.
         fusions: Study -> number of fused trials that train fastest, measured as ``footprints``.
+        in_turns: Studies of ``fusions`` whose trials are faster in turns than stacked.
         trials: Id -> trial, in the order in which the trials were created.
         warm: Study -> trials of other experiments from which the study starts.
         warmed_by: Other experiment -> number of its trials from which studies start.
@@ -156,6 +157,7 @@ class History:
     options: Mapping[str, str] = field(default_factory=dict)
     footprints: dict[str, tuple[int, int]] = field(default_factory=dict)
     fusions: dict[str, int] = field(default_factory=dict)
+    in_turns: set[str] = field(default_factory=set)
     trials: dict[str, Trial] = field(default_factory=dict)
     warm: dict[str, list[WarmTrial]] = field(default_factory=dict)
     warmed_by: dict[str, int] = field(default_factory=dict)
@@ -368,6 +370,7 @@ class History:
 
     def _on_fusion_measured(self, record: records.FusionMeasured) -> None:
         self.fusions[record.study] = record.trials
+        (self.in_turns.add if record.in_turns else self.in_turns.discard)(record.study)
 
 
 @cache

@@ -132,5 +132,6 @@ def _on_val(trial: Trial) -> dict[int, dict[str, float]]:
 
 def differing(trials: Sequence[Trial]) -> list[str]:
     """Return the names of the searched parameters in which trials of a study differ."""
+    trials = [trial for trial in trials if not trial.is_zero_shot]
     first = trials[0].params if trials else {}
     return [name for name in first if any(trial.params.get(name) != first[name] for trial in trials)]

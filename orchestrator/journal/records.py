@@ -135,17 +135,19 @@ class MemoryMeasured(Record, frozen=True, kw_only=True, tag="memory_measured"):
 
 
 class FusionMeasured(Record, frozen=True, kw_only=True, tag="fusion_measured"):
-    """The speed of fused trials was measured, to decide how many are trained as one stacked model.
+    """The speed of fused trials was measured, to decide how many an engine trains, and how.
 
     Attributes:
         study: Name of the trials' study.
         trials: Number of fused trials with the most epochs an hour, >= 1.
         epochs_per_hour: Number of fused trials, as text -> epochs an hour of these trials together.
+        in_turns: Whether these trials take steps in turns, which was faster than one stacked model.
     """
 
     study: str
     trials: int
     epochs_per_hour: Mapping[str, float] = msgspec.field(default_factory=dict)
+    in_turns: bool = False
 
 
 class LimitNoted(Record, frozen=True, kw_only=True, tag="limit_noted"):
@@ -270,7 +272,7 @@ class ConfirmationPlan(Record, frozen=True, kw_only=True, tag="confirmation_plan
         baseline: Label or loss of the baseline; ``None`` where there is none.
         looks: How often values had been seen when the plan was made, >= 0. Openings of test count, and replaced plans
             whose candidates could already be compared on val.
-        first: Seeds of each candidate in the first round of a race, >= 2; a race of an older version lacks it.
+        first: Seeds of each candidate in the first round of a race, >= 2; ``None`` of a fixed design.
         level: Level of the verdict if nothing had been seen before, in (0, 1); without it a fixed design has 0.04.
     """
 
@@ -303,7 +305,7 @@ class EvaluatedOnTest(TrialRecord, frozen=True, kw_only=True, tag="test_evaluate
 
     Attributes:
         metrics: Metrics on the test split, by name without a prefix, e.g. ``rsum``; finite numbers.
-        ranks: The ranks of the queries, see ``trainables.ranks.Ranks.to_text``; older versions did not keep them.
+        ranks: The ranks of the queries, see ``trainables.ranks.Ranks.to_text``.
         judged: Ranks of the candidates that people judged to fit, a mapping a source of judgements. See
             ``trainables.judged_ranks.JudgedRanks.to_text``.
         values: Metric of a plug-in, of one direction -> the value of each test image, see

@@ -7,6 +7,7 @@ from itertools import accumulate
 from typing import Any
 
 from trainables.config import TrialConfig
+from trainables.model_parameters import published_parameters
 from trainables.parameter_values import LEARNED
 
 SHARE_OF_BEST = 0.95
@@ -85,6 +86,12 @@ class Trial:
     _trained: tuple[int, float | None] = field(default=(0, None), init=False, repr=False, compare=False)
 
     @property
+    def is_zero_shot(self) -> bool:
+        """Whether a pretrained model is evaluated as it was published: the trial has no point of the search space."""
+        published = published_parameters(self.config.model)
+        return bool(published) and self.params == {f"model.{name}": value for name, value in published.items()}
+
+    @property
     def parameters(self) -> dict[str, Any]:
         """The settings that distinguish the trial from others of its experiment, wherever its name is shown.
 
@@ -96,6 +103,9 @@ class Trial:
         sections = {"training": vars(self.config.training), "model": self.config.model_parameters}
         settings = {f"{section}.{name}": value for section, of in sections.items() for name, value in of.items()}
         beside = {name: settings[name] for name in self.params if name in settings}
+        if self.is_zero_shot:
+            # Its loss has no effect.
+            return beside
         chosen = {"loss": self.config.loss} if "loss" in self.params else {}
         # Where the search chose the loss, the names of its parameters begin with the name of the loss.
         suggested = {name.removeprefix(f"{self.config.loss}."): value for name, value in self.params.items()}

@@ -72,7 +72,7 @@ class Suite(BaseModel):
         training: Training keys that all cells share.
         vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.
         tokenizer: How captions are cut into tokens; ``null`` infers it from the captions. It is ``english``, ``words``,
-            ``characters``, a ``tokenizer.json`` in the dataset's folder, or its absolute path.
+            ``characters``, ``labels``, a ``tokenizer.json`` in the dataset's folder, or its absolute path.
         val_images: Number of first images of the val split on which to evaluate, >= 1; ``null`` is all images. The
             published code of VSE++ and VSRN takes 1,000.
         resources: The resources of one training.

@@ -11,7 +11,7 @@ from orchestrator.journal.directory import checkpoint_root, read_history, read_r
 from orchestrator.journal.history import History
 from orchestrator.journal.lock import find_holder
 from orchestrator.report.page import Page
-from orchestrator.report.queries import Queries, ask_model, compared_queries
+from orchestrator.report.queries import ShownQueries, ask_model, compared_queries
 from orchestrator.report.render import render_page
 from orchestrator.report.studies import studies_of, trial_names
 from orchestrator.results.answers import Summary
@@ -90,7 +90,7 @@ def _write(path: Path, page: str) -> None:
         raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
 
 
-def _queries(history: History, directory: Path, data_root: Path | None, device: str) -> Iterator[Queries]:
+def _queries(history: History, directory: Path, data_root: Path | None, device: str) -> Iterator[ShownQueries]:
     """Yield the comparison of the winner of each confirmed dataset with another loss, then the winners' answers."""
     names = trial_names(studies_of(history))
     for verdict in Summary(history).verdicts.values():
@@ -108,7 +108,7 @@ def _queries(history: History, directory: Path, data_root: Path | None, device: 
             checkpoint = resolve_checkpoint(checkpoint_root(directory, trial))
             yield ask_model(checkpoint, data, source, split, title, device=device)
         except (DataError, CheckpointError) as error:
-            yield Queries(title, f"The winner could not be asked. {reason_of(error)}")
+            yield ShownQueries(title, f"The winner could not be asked. {reason_of(error)}")
 
 
 def _test_split(history: History, verdict: DatasetVerdict, data_root: Path) -> "tuple[Split, Source] | str":

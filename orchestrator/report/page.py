@@ -18,7 +18,7 @@ from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.report.figures import Figure
 from orchestrator.report.leaderboard import leaderboard
 from orchestrator.report.loss_figures import cocos_figure, weight_figure
-from orchestrator.report.queries import Queries
+from orchestrator.report.queries import ShownQueries
 from orchestrator.report.search_figures import budget_figure, early_figure, front_figure, learning_curves, over_trials
 from orchestrator.report.space_figures import space_figures
 from orchestrator.report.studies import Study, studies_of
@@ -55,7 +55,7 @@ class Page:
         self,
         history: History,
         *,
-        queries: Sequence[Queries] = (),
+        queries: Sequence[ShownQueries] = (),
         unended: str = "not ended",
         runs: TrackedRuns | None = None,
     ) -> None:

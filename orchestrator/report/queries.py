@@ -76,7 +76,7 @@ class Query:
 
 
 @dataclass(frozen=True)
-class Queries:
+class ShownQueries:
     """Queries of one model, or of two models that are compared, under headings.
 
     ``note`` says what the queries rest on, and the reason for missing answers or pictures; ``table`` how many queries
@@ -89,7 +89,9 @@ class Queries:
     groups: Mapping[str, Sequence[Query]] = field(default_factory=dict)
 
 
-def ask_model(checkpoint: Path, data: "Dataset", source: "Source", split: str, title: str, *, device: str) -> Queries:
+def ask_model(
+    checkpoint: Path, data: "Dataset", source: "Source", split: str, title: str, *, device: str
+) -> ShownQueries:
     """Return the retrievals of a checkpoint's best model on ``val``, or on ``test`` if the test split has been opened.
 
     The queries are spread evenly over the split, so that no person selects the queries.
@@ -115,27 +117,41 @@ def ask_model(checkpoint: Path, data: "Dataset", source: "Source", split: str, t
     where = choose_device(device)
     part = data.splits[split]
     with evaluating(model.to(where)):
-        resident = ResidentSplit(part, where, model.crop_size)
+        resident = ResidentSplit(part, where, model.reading)
         scores = model.scores(encode_images(model, resident), encode_captions(model, resident))
-        everything = torch.arange(len(part.image_ids)), torch.arange(len(part.captions))
+        candidates = resident.candidates()
+        everything = torch.arange(len(part.image_ids)), torch.arange(len(candidates))
         asked_images, asked_captions = (_spread(len(places)) for places in everything)
         of_images = scores.between(torch.tensor(asked_images), everything[1]).cpu().numpy()
         of_captions = scores.between(everything[0], torch.tensor(asked_captions)).T.cpu().numpy()
-    shown = _Shown(part, Pictures(source))
+    shown = _SplitItems(part, Thumbnails(source))
     missing = "" if shown.image(0).image else "The image files were not found; names are shown."
-    owners, images = part.image_of_caption, np.arange(len(part.image_ids))
+    places = candidates.tolist()
+
+    def right(images: torch.Tensor, captions: torch.Tensor) -> np.ndarray:
+        if part.caption_labels is not None:
+            return resident.fits(images, captions).numpy()
+        return (images[:, None] == resident.image_of_caption[captions]).numpy()
+
     i2t = [
-        _answered(shown.image(image), scores, owners == image, shown.caption)
+        _answered(
+            shown.image(image),
+            scores,
+            right(torch.tensor([image]), candidates)[0],
+            lambda row, *about: shown.caption(places[row], *about),
+        )
         for image, scores in zip(asked_images, of_images, strict=True)
     ]
     t2i = [
-        _answered(shown.caption(caption), scores, images == owners[caption], shown.image)
-        for caption, scores in zip(asked_captions, of_captions, strict=True)
+        _answered(
+            shown.caption(places[row]), scores, right(everything[0], candidates[row : row + 1])[:, 0], shown.image
+        )
+        for row, scores in zip(asked_captions, of_captions, strict=True)
     ]
-    return Queries(title, missing, groups=dict(zip(WAYS, (i2t, t2i), strict=True)))
+    return ShownQueries(title, missing, groups=dict(zip(WAYS, (i2t, t2i), strict=True)))
 
 
-class Pictures:
+class Thumbnails:
     """The image files of a dataset as small data URIs, looked up in the dataset's folder and the folders in it.
 
     A link that leads out of the dataset's roots is not followed.
@@ -156,11 +172,11 @@ class Pictures:
 
 
 @dataclass(frozen=True)
-class _Shown:
+class _SplitItems:
     """The images and captions of a split as items, by their places in the split."""
 
     split: "Split"
-    pictures: Pictures
+    pictures: Thumbnails
 
     def image(self, place: int, score: float | None = None, correct: bool | None = None) -> Item:
         key = str(self.split.image_ids[place])
@@ -218,7 +234,7 @@ def _data_uri(paths: Sequence[Path]) -> str:
 
 def compared_queries(
     history: History, verdict: DatasetVerdict, names: Mapping[str, str], data: "tuple[Split, Source] | str"
-) -> Queries | None:
+) -> ShownQueries | None:
     """Return the comparison of the winner with another candidate; ``None`` without another candidate.
 
     The other candidate is the best candidate of another loss, or else the runner-up.
@@ -238,15 +254,15 @@ def compared_queries(
     title = f"{printed(verdict.dataset)}: {first} beside {second}, query by query"
     ranks = [_ranks(history, label) for label in ids]
     if not all(ranks) or not all(run.has_queries_of(ranks[0][0]) for runs in ranks for run in runs):
-        return Queries(title, "The ranks of the queries were not kept when the test split was evaluated.")
+        return ShownQueries(title, "The ranks of the queries were not kept when the test split was evaluated.")
     seeds = " and ".join(dict.fromkeys(count_text(len(runs), "seed") for runs in ranks))
     note = f"A rank is the median over {seeds} of the two candidates."
-    compared = Queries(title, note, compare_queries(ranks[0], ranks[1], (first, second)))
+    compared = ShownQueries(title, note, compare_queries(ranks[0], ranks[1], (first, second)))
     if not isinstance(data, str) and ranks[0][0].queries != data[0].queries_digest():
         data = "The data have other queries now, so pictures and captions are not shown."
     if isinstance(data, str):
         return replace(compared, note=f"{note} {data}".strip())
-    shown = _Shown(data[0], Pictures(data[1]))
+    shown = _SplitItems(data[0], Thumbnails(data[1]))
     groups: dict[str, list[Query]] = {}
     for way, *pair in zip(WAYS, *(median_ranks(runs).values() for runs in ranks), strict=True):
         of_both = dict(zip((first, second), pair, strict=True))
@@ -272,7 +288,7 @@ def _ranks(history: History, candidate: str) -> list[Ranks]:
     return [Ranks.from_text(history.test_ranks[trial.id]) for trial in trials if trial.id in history.test_ranks]
 
 
-def _pair(number: int, ranks: Mapping[str, float], shown: _Shown, way: str) -> Query:
+def _pair(number: int, ranks: Mapping[str, float], shown: _SplitItems, way: str) -> Query:
     """Return a query with the image or a caption that belongs to it; ``number`` is the query's place in the split."""
     owners = shown.split.image_of_caption
     if way == WAYS[0]:
@@ -285,7 +301,7 @@ def find_pictures(dataset: str, data_root: Path) -> tuple[Callable[..., str], st
     from trainables.data.source import find_source
 
     try:
-        return Pictures(find_source(dataset, data_root)), ""
+        return Thumbnails(find_source(dataset, data_root)), ""
     except DataError as error:
         return lambda filename, key="": "", f"The page has no pictures: {reason_of(error)}"
 

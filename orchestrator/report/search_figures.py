@@ -19,11 +19,14 @@ from orchestrator.results.analyses import RANKED, loss_names, rank_correlations
 from orchestrator.results.answer import Json
 from orchestrator.results.equal_budget import UNITS
 from orchestrator.text.wording import metric_words, parameter_names, printed
+from trainables.metric_table import metric_of
 
 NAMED = 10
 """Learning curves that are drawn of a study with more than ``MANY`` trials, beside the quantiles of all."""
 LEARNED = "loss/"
 """Start of the names of metrics that hold learned hyper-parameters."""
+BANK = "bank/"
+"""Start of the names of metrics of a bank of embeddings."""
 FEW = 30
 """Most trials of a dataset for which the chart shown first has all curves."""
 INTERVAL = "[%{customdata[0]:.4g}, %{customdata[1]:.4g}]"
@@ -170,9 +173,10 @@ def _options_of_study(study: Study) -> Iterator[Option]:
     yield Option(study.label, [_curves(study, ranked, study.metric, _metric_axis([study]))])
     # All epochs of a trial have equal names, so only one epoch is read: reading all of a long journal takes long.
     epochs = [trial.epochs[trial.last_epoch] for trial in ranked]
-    learned = dict.fromkeys(name for metrics in epochs for name in metrics if name.startswith(LEARNED))
-    for name, words in parameter_names(name.removeprefix(LEARNED) for name in learned).items():
-        metric = LEARNED + name
+    named = dict.fromkeys(name for metrics in epochs for name in metrics)
+    learned = parameter_names(name.removeprefix(LEARNED) for name in named if name.startswith(LEARNED))
+    drifts = {name: metric_of(name).printed for name in named if name.startswith(BANK)}
+    for metric, words in ({LEARNED + name: words for name, words in learned.items()} | drifts).items():
         having = [trial for trial, metrics in zip(ranked, epochs, strict=True) if metric in metrics]
         values = [value for trial in having for _, value in _values(trial, metric)]
         yield Option(f"{study.label}: {words}", [_curves(study, having, metric, draw.axis_of(words, values))])

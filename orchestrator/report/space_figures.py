@@ -44,7 +44,7 @@ _CONTOURED = (
 
 def space_figures(studies: Sequence[Study], bands: Mapping[str, Band]) -> list[Figure]:
     """Return the figures of the search space, with one option for each study; its surface is in ``bands``."""
-    all_spaces = [Searched(study, bands.get(study.name)) for study in best_studies(studies)]
+    all_spaces = [SearchedTrials(study, bands.get(study.name)) for study in best_studies(studies)]
     spaces = [space for space in all_spaces if space.parameters]
     # The surface of too few settings is not known, and what is not drawn is not described.
     has_surface = any(space.band is not None for space in spaces)
@@ -80,7 +80,7 @@ def space_figures(studies: Sequence[Study], bands: Mapping[str, Band]) -> list[F
     ]
 
 
-class Searched:
+class SearchedTrials:
     """The trials of a study that have a value, with the parameters in which they differ.
 
     Attributes:
@@ -92,7 +92,8 @@ class Searched:
     """
 
     def __init__(self, study: Study, band: Band | None = None) -> None:
-        self.study, self.band, self.trials = study, band, study.valued
+        self.study, self.band = study, band
+        self.trials = [trial for trial in study.valued if not trial.is_zero_shot]
         self.values = [trial.best_value or 0.0 for trial in self.trials]
         # In conditional search spaces a trial may lack a parameter; only parameters that every trial has can be drawn.
         first = self.trials[0].params if self.trials else {}
@@ -168,7 +169,7 @@ def _is_log(logs: Mapping[str, bool], name: str, values: Sequence[Any]) -> bool:
     return high > 20 * low and middle < (low * high) ** 0.5 * 2
 
 
-def parallel(space: Searched) -> Panel:
+def parallel(space: SearchedTrials) -> Panel:
     """Return the lines of a study's trials; axes run from the lowest to the highest value tried."""
     axes = [*map(space.on_axis, space.parameters), (draw.scaled(space.values), number_ticks(space.values))]
     heights = np.array([places for places, _ in axes])
@@ -192,7 +193,7 @@ def parallel(space: Searched) -> Panel:
     return Panel("", traces, layout)
 
 
-def _bundle(space: Searched, heights: np.ndarray, trials: np.ndarray, place: int) -> Json:
+def _bundle(space: SearchedTrials, heights: np.ndarray, trials: np.ndarray, place: int) -> Json:
     """Return the lines of the trials that have the colour at a place of the scale, as one trace with gaps."""
     axes, many, share = heights.shape[0], len(space.trials) > MANY, float(place) / (len(draw.SCALE) - 1)
     x = [number for _ in trials for number in [*range(axes), None]]
@@ -205,7 +206,7 @@ def _bundle(space: Searched, heights: np.ndarray, trials: np.ndarray, place: int
     return draw.line(x, y, color=str(draw.SCALE[place][1]), width=(0.8 if many else 1.2) + share, **about)
 
 
-def _slice(space: Searched, name: str) -> Panel:
+def _slice(space: SearchedTrials, name: str) -> Panel:
     values = [value if is_number(value) else draw.plain(str(value)) for value in space.parameters[name]]
     marker = {"symbol": draw.hollow(space.study, space.trials), "color": space.values, "coloraxis": "coloraxis"}
     layout = {
@@ -220,7 +221,7 @@ def _slice(space: Searched, name: str) -> Panel:
     )
 
 
-def _trend(space: Searched, name: str) -> list[Json]:
+def _trend(space: SearchedTrials, name: str) -> list[Json]:
     """Return the area of the best settings, and the expected value with its band."""
     if space.band is None or name not in space.band.bounds:
         return []
@@ -245,7 +246,7 @@ def _through_setting(band: Band, varied: Mapping[str, np.ndarray]) -> np.ndarray
     return places
 
 
-def _contour(space: Searched, first: str, second: str) -> Panel:
+def _contour(space: SearchedTrials, first: str, second: str) -> Panel:
     traces: list[Json] = []
     if space.band is not None and {first, second} <= space.band.bounds.keys():
         traces += _field(space.band, first, second)

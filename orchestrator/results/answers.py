@@ -494,7 +494,10 @@ def chance_of(summary: Summary, dataset: str) -> float | None:
     history = summary.history
     kept = (history.test_ranks.get(trial.id) for trial in history.trials.values() if trial.config.dataset == dataset)
     text = next((text for text in kept if text is not None), None)
-    return None if text is None else chance_rsum(Ranks.from_text(text).image_of_caption)
+    if text is None:
+        return None
+    ranks = Ranks.from_text(text)
+    return chance_rsum(ranks.image_of_caption) if ranks.chance is None else ranks.chance
 
 
 def measure_of(metric: str, summaries: Iterable[Summary]) -> str:

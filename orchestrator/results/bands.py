@@ -197,6 +197,7 @@ def band_of(cell: Cell, points: Sequence[Point], repeats: Sequence[Trial] = ()) 
     ``repeats`` are the trainings that confirm some of the trials.
     """
     bounds = searched_numbers(cell.space)
+    points = [point for point in points if not point.first.is_zero_shot]
     known = [point for point in points if point.finished]
     if not bounds or len(points) < FEWEST or len(known) < FEWEST_KNOWN:
         return None

@@ -35,8 +35,7 @@ from orchestrator.results.confirmation_plan import (
     wanted_plans,
 )
 from orchestrator.results.luck import variance_of_best
-from orchestrator.results.race import LEVEL as RACE_LEVEL
-from orchestrator.results.race import Race, run_race
+from orchestrator.results.race import LEAST, Race, run_race
 from orchestrator.results.runs import RunId, Runs
 from orchestrator.results.statistics import Sample
 from orchestrator.results.verdict import DatasetVerdict, judge
@@ -47,47 +46,32 @@ from trainables.metric_table import BEST, TEST, in_section, name_parts, without_
 from trainables.metric_values import image_values
 from trainables.ranks import Ranks, unpack_numbers
 
-OLDER_LEVEL = 0.04
-"""Level of a fixed design whose plan has no level, because an older version made it."""
+LEVEL_OF_0_2 = 0.04
+"""Level of a fixed design of version 0.2 whose plan has no level."""
 
 OUTSIDE = "outside"
 """Name of the model of a candidate that was trained elsewhere; the name of its loss is its label."""
 
-BEGUN_BEFORE = (
-    "the verdict looks at the seeds alone and says nothing about new images: this confirmation was begun when ranks "
-    "were not kept"
-)
-
 
 @dataclass(frozen=True)
 class Confirmation:
-    """The confirmation of a dataset so far; each result is computed when it is first asked for, and kept.
-
-    Attributes:
-        plan: The design; ``None`` where an older version, which recorded no plans, confirmed.
-    """
+    """The confirmation of a dataset so far by its design; each result is computed when first asked for, and kept."""
 
     history: History
     dataset: str
-    plan: ConfirmationPlan | None
+    plan: ConfirmationPlan
 
     @property
     def is_raced(self) -> bool:
         """Whether the design gives out its later trainings round by round, to the candidates in front."""
-        return self.plan is not None and self.plan.trainings is not None
+        return self.plan.trainings is not None
 
     @cached_property
     def race(self) -> Race:
-        """The rounds of the design so far, of a confirmation that has a plan."""
-        assert self.plan is not None
+        """The rounds of the design so far."""
         plan, history = self.plan, self.history
         trials = {label: [trial for trial in self._trained if trial.candidate == label] for label in plan.candidates}
-        first = plan.seeds if plan.trainings is None else plan.first
-        if first is None:
-            # A race that an older version ran is over where test was opened; its rounds are not known.
-            opened = any(training.id in history.tests for repeats in trials.values() for training in repeats)
-            seeds = {label: len(repeats) for label, repeats in trials.items()}
-            return Race((), seeds, "an older version ended it" if opened else None, plan.trainings or 0, older=True)
+        first = plan.first or plan.seeds or LEAST
         most = plan.trainings or first * len(trials)
         places = {label: {seed: place for place, seed in enumerate(self._seeds(label, most))} for label in trials}
         ended = {
@@ -109,7 +93,7 @@ class Confirmation:
     @cached_property
     def trainings(self) -> list[tuple[int, TrialCreated]]:
         """The trainings that the plan has given out, ended or not, each with the place of its seed."""
-        counts = self.race.seeds if self.plan is not None else {}
+        counts = self.race.seeds
         seeds = {label: self._seeds(label, count) for label, count in counts.items()}
         return [
             (index, repeat(self.history.trials[label], index, seeds[label][index]))
@@ -149,18 +133,9 @@ class Confirmation:
         )
 
     @property
-    def looks(self) -> int:
-        """How often values of this confirmation had been seen before it was planned, >= 0."""
-        if self.plan is not None:
-            return self.plan.looks
-        # Without plans, every look at test but the newest came before.
-        return max(0, self.history.confirm_looks.get(self.dataset, 0) - 1)
-
-    @property
     def level(self) -> float:
         """Level of the verdict, which earlier looks have lowered."""
-        planned = self.plan.level if self.plan is not None else None
-        return level_of_plan(planned or (RACE_LEVEL if self.is_raced else OLDER_LEVEL), self.looks)
+        return level_of_plan(self.plan.level or LEVEL_OF_0_2, self.plan.looks)
 
     @cached_property
     def candidates(self) -> list[Runs]:
@@ -252,8 +227,9 @@ class Confirmation:
             # Each search counts with its own best setting, whatever another search found.
             return {}
         confirm = self.history.confirm
-        planned = self.plan.candidates if self.plan is not None else ()
-        labels = dict.fromkeys([*planned, *(training.candidate for training in self._trained if training.candidate)])
+        labels = dict.fromkeys(
+            [*self.plan.candidates, *(training.candidate for training in self._trained if training.candidate)]
+        )
         searched = [point.first for point in points_of(self.history.stage(Stage.SEARCH))]
         alike = {}
         for label in labels:
@@ -312,8 +288,7 @@ class Confirmation:
         selection = self.history.metric
         decisive = metric or in_section(selection, TEST)
         confirm = self.history.confirm
-        # A confirmation that began before the key ``verdict`` existed keeps the rule of its time: seeds alone decide.
-        varying = rule or confirm.verdict or "seeds"
+        varying = rule or confirm.verdict
         baseline, problem = self._baseline
         verdict = judge(
             [*self._candidates(decisive, self.kept_values(decisive) if images is None else images), *outside],
@@ -324,10 +299,10 @@ class Confirmation:
             over_images=varying == "seeds_and_images",
             smallest_difference=confirm.smallest_difference if metric is None else 0.0,
         )
-        further = [] if confirm.verdict or rule else [BEGUN_BEFORE]
-        further += problem
-        if self.looks:
-            times, level = "once" if self.looks == 1 else f"{self.looks} times", in_digits(self.level, 2)
+        further = problem
+        if self.plan.looks:
+            times = "once" if self.plan.looks == 1 else f"{self.plan.looks} times"
+            level = in_digits(self.level, 2)
             further.append(
                 f"its values had been looked at {times} before this plan, so p must be at most {level}; "
                 f"plan all seeds, or a race, at once"
@@ -354,11 +329,10 @@ class Confirmation:
         if self.is_repeated:
             return None, []
         labels = [candidate.label for candidate in self.candidates]
-        planned = None if self.plan is None else self.plan.baseline
         if known_experiment(self.history) is None:
             # Without the search spaces, e.g. because a plug-in is missing, the plan says which settings are published.
             unknown = "this version refuses the experiment, so the published settings are not known"
-            return (planned, []) if planned in labels else (None, [unknown])
+            return (self.plan.baseline, []) if self.plan.baseline in labels else (None, [unknown])
         default = published_default(self.history, self.dataset)
         if default is None:
             return None, ["no trial had the published settings of its loss, so there is no baseline; name one"]
@@ -429,10 +403,8 @@ class Confirmation:
 
 
 def confirmations(history: History) -> dict[str, Confirmation]:
-    """Return dataset -> its confirmation by the newest plan, where any was planned or begun, in the journal's order."""
-    begun = (trial.config.dataset for trial in history.stage(Stage.CONFIRM))
-    datasets = dict.fromkeys([*begun, *history.plans])
-    return {dataset: Confirmation(history, dataset, history.plans.get(dataset)) for dataset in datasets}
+    """Return dataset -> its confirmation by the newest plan, in the journal's order."""
+    return {dataset: Confirmation(history, dataset, plan) for dataset, plan in history.plans.items()}
 
 
 def race_names(history: History, race: Race) -> dict[str, str]:
@@ -456,18 +428,16 @@ def _current_plan(wanted: ConfirmationPlan, history: History) -> ConfirmationPla
     recorded = history.plans.get(wanted.dataset)
     if recorded is None:
         return wanted
-    before = Confirmation(history, wanted.dataset, recorded)
     same_design = structs.replace(wanted, looks=recorded.looks, baseline=recorded.baseline)
-    older = structs.replace(same_design, first=recorded.first, level=recorded.level) == recorded
-    if older and (recorded.first == wanted.first or (before.race.older and before.race.ended is not None)):
+    if structs.replace(same_design, level=recorded.level) == recorded:
+        # Where only the level changed with the version, nobody chose a design for the values.
         return recorded
     # The test split was opened for every training of the wanted plan, so no further look has to be planned.
     if all(training.trial in history.tests for _, training in Confirmation(history, wanted.dataset, wanted).trainings):
         return recorded
-    # Values on val can be compared once two candidates have two ended trainings each. Where only the version of the
-    # product changed, nobody chose a design for the values.
+    # Values on val can be compared once two candidates have two ended trainings each.
     ended = [str(trial.candidate) for trial in history.stage(Stage.CONFIRM) if trial.has_ended]
-    seen = not older and sum(ended.count(name) > 1 for name in recorded.candidates) > 1
+    seen = sum(ended.count(name) > 1 for name in recorded.candidates) > 1
     return structs.replace(wanted, looks=max(wanted.looks, recorded.looks + seen))
 
 

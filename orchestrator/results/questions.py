@@ -37,6 +37,7 @@ from orchestrator.text.wording import (
     share_text,
 )
 from trainables.metric_table import range_of
+from trainables.model_parameters import published_parameters
 
 MOSTLY = 0.5
 """Share of the uncertainty from which on a part of it is named: smaller shares are not estimated well apart."""
@@ -48,6 +49,8 @@ SETTLE = "settle"
 """Key of the answer to what would settle a tie."""
 
 THE_WINNER = "The winner"
+
+ZERO_SHOT = "The published settings are the pretrained model, which was not trained (zero-shot)."
 
 ONE_SEARCH = (
     "One search a loss: another search may find other settings, and how far that moves this was not measured. "
@@ -116,7 +119,7 @@ class _Questions:
             second = said
         self._names[WHICH_LOSS] = self._names[key] = {**second, self._winner.label: said[self._winner.label]}
         answer = self._answer(WHICH_LOSS, question, conclusion, closest, every)
-        notes = (*self._notes(conclusion, shown, said), *self._another_search(closest), *self._limits(closest))
+        notes = (*self._notes(WHICH_LOSS, shown, said), *self._another_search(closest), *self._limits(closest))
         return replace(answer, key=key, table=self._table([self._winner, *shown]), notes=notes)
 
     def _at_setting(self, candidate: Runs) -> str:
@@ -156,7 +159,10 @@ class _Questions:
         return replace(
             self._answer(WHICH_COEFFICIENTS, f"Which coefficients of {of_loss}?", conclusion, closest, every),
             table=self._table(group),
-            notes=(*self._notes(conclusion, others, names), *(() if has_other_losses else self._limits(closest))),
+            notes=(
+                *self._notes(WHICH_COEFFICIENTS, others, names),
+                *(() if has_other_losses else self._limits(closest)),
+            ),
         )
 
     def _better_than_published(self) -> Answer | None:
@@ -167,13 +173,22 @@ class _Questions:
         baseline = "baseline" if self._verdict.named_baseline else "published settings"
         question = f"Better than the {baseline}?"
         named = f"{baseline} ({self._full_name(self._by_label[label])})"
+        zero_shot = self._zero_shot(self._by_label[label])
         if label == self._winner.label:
             verb = "wins" if self._verdict.named_baseline else "win"
-            return Answer(PUBLISHED, self._verdict.dataset, question, f"The {named} {verb}.")
+            said = ("No confirmed training was better than the pretrained model on val.",) if zero_shot else ()
+            return Answer(PUBLISHED, self._verdict.dataset, question, f"The {named} {verb}.", notes=(*zero_shot, *said))
         conclusion = self._verdict.conclusion(PUBLISHED)
         self._names[PUBLISHED] = {self._winner.label: THE_WINNER, label: f"the {named}"}
         answer = self._answer(PUBLISHED, question, conclusion, conclusion.deciding, "")
-        return replace(answer, notes=(*self._notes(conclusion, [], {}), *self._new_images(conclusion.deciding)))
+        notes = (*self._notes(PUBLISHED, [], {}), *zero_shot, *self._new_images(conclusion.deciding))
+        return replace(answer, notes=notes)
+
+    def _zero_shot(self, candidate: Runs) -> tuple[str, ...]:
+        """Say that a candidate is a pretrained model that is not trained, if it is one."""
+        published = {f"model.{name}": value for name, value in published_parameters(candidate.model).items()}
+        is_untrained = bool(published) and published.items() <= candidate.parameters.items()
+        return (ZERO_SHOT,) if is_untrained else ()
 
     def _what_would_settle(self, answers: Sequence[Answer]) -> list[Answer]:
         """Return the answer to (d) where an answer is open."""
@@ -286,8 +301,9 @@ class _Questions:
             return f"{first} and {second} do not differ significantly: {signed}{evidence}."
         return f"{first} and {second} differ by {signed} {unit}, untested: {reason}."
 
-    def _notes(self, conclusion: Conclusion, shown: Sequence[Runs], names: Mapping[str, str]) -> Iterator[str]:
+    def _notes(self, question: str, shown: Sequence[Runs], names: Mapping[str, str]) -> Iterator[str]:
         """Name what a winner beats although it does not beat all, and say why a tie has an interval without 0."""
+        conclusion = self._verdict.conclusion(question)
         pairs = [pair for other in shown if (pair := self._verdict.pair_of.get(other.label)) is not None]
         pairs = [] if conclusion.verdict is Verdict.BETTER else pairs
         beaten = [names[pair.second] for pair in pairs if pair.verdict is Verdict.BETTER]
@@ -296,12 +312,16 @@ class _Questions:
             yield f"{names[self._winner.label]} beats {count} of {len(pairs)}; see the table."
         elif beaten:
             yield f"{names[self._winner.label]} beats {listed(beaten)}."
-        deciding = conclusion.deciding
-        if conclusion.verdict is not Verdict.TIE or deciding is None or deciding.interval is None:
-            return
-        is_adjusted = (deciding.p or 0.0) > (deciding.comparison.p or 0.0)
-        if is_adjusted and not deciding.interval.low <= 0 <= deciding.interval.high:
-            yield "The interval is of this pair alone; p also counts the choice of the winner among its candidates."
+        asked = (self._verdict.pair_of.get(other.label) for other in self._verdict.others(question))
+        if any(pair is not None and self._is_tied_by_choice(pair) for pair in asked):
+            yield "An interval is of its pair alone; p also counts the choice of the winner among its candidates."
+
+    def _is_tied_by_choice(self, pair: Pair) -> bool:
+        """Whether the test of a tie finds a difference, which version 0.2 called *better* in its tables."""
+        p, interval = pair.comparison.p, pair.interval
+        if pair.verdict is not Verdict.TIE or p is None or interval is None or (pair.p or 0.0) <= p:
+            return False
+        return p <= self._verdict.level or not interval.low <= 0 <= interval.high
 
     def _new_images(self, pair: Pair | None) -> Iterator[str]:
         test = None if pair is None else pair.comparison.test

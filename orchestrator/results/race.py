@@ -14,7 +14,7 @@ the trainings comes first, because without it the error rate grows with the numb
 ``docs/evidence/verdict-errors.md``, measured by ``python -m tests.benchmarks race``.
 
 A race is a function of the values so far: a race that was killed is computed again from its first round, with equal
-rounds. Older versions ran races by another rule, whose rounds are not computed again (``Race.older``).
+rounds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -68,18 +68,16 @@ class Race:
     """The state of a race, or of a fixed design, which is a race of a single round.
 
     Attributes:
-        rounds: The rounds whose trainings have all ended; none of a race that an older version ran.
+        rounds: The rounds whose trainings have all ended.
         seeds: Label -> number of seeds that the candidate has been given so far, including the current round.
         ended: Why the race is over, in words; ``None`` while trainings are due.
         trainings: Largest number of trainings that the race may use.
-        older: Whether an older version gave out the trainings, by another rule.
     """
 
     rounds: tuple[Round, ...]
     seeds: Mapping[str, int]
     ended: str | None
     trainings: int
-    older: bool = False
 
     @property
     def used(self) -> int:
@@ -92,7 +90,6 @@ class Race:
             "trainings": self.trainings,
             "used": self.used,
             "ended": self.ended,
-            "older": self.older,
             "seeds": dict(self.seeds),
             "rounds": list(map(asdict, self.rounds)),
         }
@@ -170,9 +167,7 @@ def _close_round(entrants: Mapping[str, Ended], round_seeds: Mapping[str, Sequen
 def describe_race(race: Race, metric: str, names: Mapping[str, str]) -> list[str]:
     """Return sentences about the state of a race, and about its newest round; ``names`` see ``race_names``."""
     trainings = f"{race.used} of at most {race.trainings} trainings"
-    if race.older:
-        state = f"An older version gave out {trainings}."
-    elif race.ended is None:
+    if race.ended is None:
         state = f"Round {len(race.rounds) + 1} runs: {trainings} are given out."
     else:
         state = f"The race ended after {count_text(len(race.rounds), 'round')} and {trainings}: {race.ended}."

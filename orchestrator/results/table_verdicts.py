@@ -141,19 +141,14 @@ def turned_values(runs: Runs) -> Runs:
     )
 
 
-def dataset_answer(dataset: str, candidates: Sequence[Runs], about: Circumstances) -> Answer:
-    """Return which candidate of a dataset is better, and how sure that is.
+class TableVerdict:
+    """The candidates of a dataset, the best first, and the words on their pairs.
 
     Args:
         dataset: Its name; may be empty.
         candidates: With the metric ``VALUE``, larger is better.
         about: The circumstances.
     """
-    return _Dataset(dataset, candidates, about).answer()
-
-
-class _Dataset:
-    """The candidates of a dataset, the best first, and the words on their pairs."""
 
     def __init__(self, dataset: str, candidates: Sequence[Runs], about: Circumstances) -> None:
         self._dataset, self._about = dataset, about
@@ -192,7 +187,20 @@ class _Dataset:
             (pair,) = (back.turned() for back in only_worse([pair.turned()]))
         return pair
 
+    @property
+    def best(self) -> str | None:
+        """Label of the candidate with the best mean; ``None`` where fewer than two have values."""
+        return self._order[0].label if len(self._order) > 1 else None
+
+    @property
+    def shown(self) -> tuple[Pair, ...]:
+        """The pairs that the answer has rows for: every other candidate against the baseline, or the best."""
+        if self._baseline is not None or self._first is None:
+            return self._pairs
+        return tuple(pair for pair in self._pairs if pair.first == self._first.label)
+
     def answer(self) -> Answer:
+        """Return which candidate is better, and how sure that is."""
         question = f"Which is better, by {metric_words(self._about.metric)}?"
         if len(self._order) < 2 or self._first is None:
             alone = listed(self._by_label) if self._order else "none"
@@ -200,9 +208,7 @@ class _Dataset:
             return Answer("table", self._dataset, question, said, str(Verdict.UNTESTED), notes=tuple(self._missing()))
         if self._baseline is not None:
             question = f"Better than {self._baseline.label}, by {metric_words(self._about.metric)}?"
-            shown = self._pairs
-        else:
-            shown = tuple(pair for pair in self._pairs if pair.first == self._first.label)
+        shown = self.shown
         word, deciding, headline = self._headline(shown)
         low, high = (deciding.interval and self._form.ends(deciding.interval)) or (None, None)
         test = deciding.comparison.test
@@ -379,18 +385,17 @@ class _Dataset:
         return Quantity(self._form.shown(known.mean), known.sample_std, *ends)
 
 
-def over_datasets(answers: Mapping[str, Answer], baseline: str | None = None) -> Answer:
+def over_datasets(verdicts: Mapping[str, TableVerdict], baseline: str | None = None) -> Answer:
     """Return on how many datasets each candidate is ahead, and how often it beats all others, or the baseline."""
     best: dict[str, list[str]] = {}
     beats: Counter[str] = Counter()
-    for dataset, answer in answers.items():
-        rows = answer.table.to_dict()["rows"] if answer.table else []
-        if rows:
-            best.setdefault(rows[0]["candidate"], []).append(dataset)
-        beats.update(row["candidate"] for row in rows if row["verdict"] == Verdict.BETTER)
-    ahead = [f"{label} is ahead on {len(names)} of {len(answers)} datasets" for label, names in best.items()]
-    words = [answer.verdict for answer in answers.values()]
-    shown = f"the best is better than all others on {words.count('better')}"
+    for dataset, verdict in verdicts.items():
+        if verdict.best is not None:
+            best.setdefault(verdict.best, []).append(dataset)
+        beats.update(pair.first for pair in verdict.shown if pair.verdict is Verdict.BETTER)
+    ahead = [f"{label} is ahead on {len(names)} of {len(verdicts)} datasets" for label, names in best.items()]
+    sure = sum(bool(of.shown) and all(pair.verdict is Verdict.BETTER for pair in of.shown) for of in verdicts.values())
+    shown = f"the best is better than all others on {sure}"
     if baseline is not None:
         said = [f"{label} beats {baseline} on {count}" for label, count in beats.most_common()]
         shown = "; ".join(said) or f"no candidate beats {baseline} on any"

@@ -71,8 +71,8 @@ class Concurrency:
         trials: How many; at least 1 if any trial can run.
         limited_by: The resource or setting that keeps further trials from running.
         gpus: The part of a GPU that a trial gets.
-        fuse: Most trials that are trained as one stacked model.
-        together: Trials that are trained as one stacked model; fewer than ``fuse`` if fewer run at once.
+        fuse: Most trials that are trained in one process.
+        together: Trials that are trained in one process; fewer than ``fuse`` if fewer run at once.
     """
 
     trials: int
@@ -202,7 +202,7 @@ def dry_run(
     machine, wanted = _machine(), experiment.resources
     gpus_at_least = 0.0 if wanted.gpus == "auto" else wanted.gpus
     check_fits(wanted.cpus, gpus_at_least, [Node(platform.node(), machine["CPU"], machine["GPU"])])
-    from trainables.cost import choose_fusion
+    from trainables.cost import choose_way
 
     # All searches of a study have its pace.
     cells = experiment.studies()
@@ -215,8 +215,12 @@ def dry_run(
         for cell in cells
     ]
     measured = cells if wanted.fuse == "auto" else ()
-    rates = {cell.name: workload.rates(experiment.trial_config(cell, {})) for cell in measured}
-    fusions = {study: choose_fusion(study_rates) for study, study_rates in rates.items()}
+    configs = {cell.name: experiment.trial_config(cell, {}) for cell in measured}
+    ways = {study: choose_way(workload.rates(each), workload.rates_in_turns(each)) for study, each in configs.items()}
+    rates, fusions = (
+        {study: way.rates for study, way in ways.items()},
+        {study: way.trials for study, way in ways.items()},
+    )
     fuse = min(fusions.values()) if wanted.fuse == "auto" else wanted.fuse
     gpus = _gpus(experiment, workload, machine, fuse)
     trials = sum(experiment.trials_in(cell) for cell in experiment.cells())
@@ -362,7 +366,7 @@ def describe_dry_run(result: DryRun) -> list[str]:
     epochs = f"{plan.epochs_at_most:,} epochs"
     if plan.epochs < plan.epochs_at_most:
         epochs = f"about {plan.epochs:,} epochs of at most {plan.epochs_at_most:,}"
-    fused = f", {at_a_time.together} of them as one stacked model" if at_a_time.fuse > 1 else ""
+    fused = f", {at_a_time.together} of them in one process" if at_a_time.fuse > 1 else ""
     pace = f"{at_a_time.together} that share one {result.device}" if fused else f"one on {result.device}"
     hours = {**plan.stages, "usual": plan.hours, "most": plan.hours_at_most}
     times = {name: duration_text(3600 * count) for name, count in hours.items()}
@@ -392,7 +396,9 @@ def _space(study: StudyPlan) -> Table:
     points = study.points[:SHOWN]
     searched = {name.rpartition(".")[2] for name in study.space}
     follow = {name for point in points for name in point["loss_parameters"] if name not in searched}
-    names = [*study.space, *sorted(follow)]
+    # A pretrained model that is evaluated as it is has a parameter of its own.
+    apart = {name for point in points for name in point["params"] if name not in study.space}
+    names = [*study.space, *sorted(follow), *sorted(apart)]
     values = [[{**point["loss_parameters"], **point["params"]}.get(name) for point in points] for name in names]
     rows = [
         [name, study.space.get(name, ""), *("" if value is None else value_text(value) for value in row)]

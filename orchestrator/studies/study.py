@@ -219,6 +219,9 @@ class Study:
         first = trial.candidate or trial.id
         self._first_of.setdefault(_digest(trial.config), first)
         self._trainings.setdefault(first, []).append(trial)
+        if trial.is_zero_shot:
+            # It has no point from which a sampler could learn.
+            return
         if trial.candidate is None:
             fixed = FixedTrial(dict(trial.params))
             self.cell.space.suggest(fixed)
@@ -232,7 +235,8 @@ class Study:
 
     def observe(self, trial: Trial) -> None:
         """Note that a trial has new epochs or has ended, which the next suggestion is to take into account."""
-        self._changed.add(trial.candidate or trial.id)
+        if not trial.is_zero_shot:
+            self._changed.add(trial.candidate or trial.id)
 
     def _place(self, trial: Trial) -> int:
         """Return Optuna's number of a trial; trials of other experiments have the first numbers, from 1."""
@@ -282,6 +286,9 @@ class Study:
 
     def _ask_for(self, params: Mapping[str, Any]) -> tuple[Mapping[str, Any], Suggestion]:
         """Return a suggestion with given parameters; all other parameters are drawn at random."""
+        space = self.cell.space
+        if params and params == space.zero_shot:
+            return params, space.evaluate_only()
         # Points of a file may leave parameters open; another search draws other values for them.
         seed = 0 if self.cell.search == 1 else self.cell.seed
         study = optuna.create_study(directions=self._directions, sampler=RandomSampler(seed=seed))

@@ -9,7 +9,7 @@ runs trials, for a limited time.
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ray
 from ray.autoscaler.sdk import request_resources
@@ -28,8 +28,22 @@ if TYPE_CHECKING:
     from orchestrator.tuner.session import Session
 
 
-def allocate(session: "Session", nodes: Sequence[Node]) -> tuple[dict[str, float], int]:
-    """Return the resources of a trial, by Ray's names, and how many trials are fused into one engine.
+class Allocation(NamedTuple):
+    """The share of a trial.
+
+    Attributes:
+        resources: By Ray's names.
+        fuse: How many trials are fused into one engine.
+        in_turns: Dataset and model of the trials that an engine does not stack.
+    """
+
+    resources: dict[str, float]
+    fuse: int
+    in_turns: frozenset[tuple[str, str]]
+
+
+def allocate(session: "Session", nodes: Sequence[Node]) -> Allocation:
+    """Return the share of a trial.
 
     The journal gets a note for people about the limit of trials at a time.
 
@@ -50,19 +64,28 @@ def allocate(session: "Session", nodes: Sequence[Node]) -> tuple[dict[str, float
         session.ledger.append(LimitNoted(message=limit))
     # Ray counts in 1/10,000. Shares are rounded down, so that together they are never more than the machine has.
     shares = {"cpu": wanted.cpus / fuse, "gpu": gpus / fuse}
-    return {name: math.floor(share * 10_000) / 10_000 for name, share in shares.items()}, fuse
+    rounded = {name: math.floor(share * 10_000) / 10_000 for name, share in shares.items()}
+    return Allocation(rounded, fuse, _in_turns(session) if wanted.fuse == "auto" else frozenset())
+
+
+def _in_turns(session: "Session") -> frozenset[tuple[str, str]]:
+    """Return dataset and model of those studies of which all were measured to be faster in turns."""
+    faster, cells = session.ledger.history.in_turns, session.experiment.studies()
+    slower = {(cell.dataset, cell.model) for cell in cells if cell.name not in faster}
+    return frozenset({(cell.dataset, cell.model) for cell in cells} - slower)
 
 
 def choose_fuse(session: "Session", *, has_gpu: bool) -> int:
     """Return how many trials are fused: the least of the studies' numbers; the journal notes which study sets it."""
-    from trainables.cost import choose_fusion
+    from trainables.cost import choose_way
 
     known, wanted = session.ledger.history.fusions, session.experiment.resources
 
-    def measured(study: str, rates: Mapping[int, float]) -> FusionMeasured:
+    def measured(study: str, rates: tuple[Mapping[int, float], Mapping[int, float]]) -> FusionMeasured:
+        way = choose_way(*rates)
         # Keys of JSON are text.
-        epochs_per_hour = {str(trials): round(rate, 2) for trials, rate in rates.items()}
-        return FusionMeasured(study=study, trials=choose_fusion(rates), epochs_per_hour=epochs_per_hour)
+        epochs_per_hour = {str(trials): round(rate, 2) for trials, rate in way.rates.items()}
+        return FusionMeasured(study=study, trials=way.trials, epochs_per_hour=epochs_per_hour, in_turns=way.in_turns)
 
     task = _rates.options(num_cpus=wanted.cpus, num_gpus=1 if wanted.gpus != 0 and has_gpu else 0)
     problem = "trials are not fused, for timing them failed"
@@ -119,9 +142,11 @@ def _record(
 
 # The process is one like that of an engine.
 @ray.remote(max_calls=1, max_retries=1, num_returns="streaming", runtime_env={"env_vars": KEEP_FREED_MEMORY})
-def _rates(workload: Workload, configs: Sequence[TrialConfig]) -> Iterator[Mapping[int, float]]:
+def _rates(
+    workload: Workload, configs: Sequence[TrialConfig]
+) -> Iterator[tuple[Mapping[int, float], Mapping[int, float]]]:
     for config in configs:
-        yield workload.rates(config)
+        yield workload.rates(config), workload.rates_in_turns(config)
 
 
 # The process ends after one call (``max_calls``), so that Ray's workers hold no memory of the GPU.

@@ -14,7 +14,7 @@ trials at once.
 
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -27,6 +27,7 @@ from ray.exceptions import GetTimeoutError, RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from orchestrator.machines.gpu_share import KEEP_FREED_MEMORY
+from orchestrator.tuner.allocation import Allocation
 from orchestrator.tuner.lockstep import Answer, EpochBarrier
 from orchestrator.tuner.own_ray import is_alive
 from orchestrator.workload.workload import Stream, Train, Workload
@@ -42,11 +43,11 @@ ANSWER_SECONDS = 60.0
 class FusedEngine(EpochBarrier):
     """Trains the trials of one device; a Ray actor with several threads per trial."""
 
-    def __init__(self, workload: Workload, gpus: list[str]) -> None:
+    def __init__(self, workload: Workload, gpus: list[str], in_turns: Collection[tuple[str, str]]) -> None:
         # Ray has given the GPUs to the actors of the trials, and shows none to the engine, which asks Ray for none. The
         # variable is set before the barrier makes a model, because CUDA reads the variable once.
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
-        super().__init__(workload.together)
+        super().__init__(partial(workload.together, in_turns))
 
     def admit(self, name: str, process: int) -> None:
         """Keep a place for a trial, as long as the process of the trial's actor, on this machine, lives."""
@@ -59,11 +60,12 @@ class FusedEngine(EpochBarrier):
 class EngineDirectory:
     """Knows the engines and starts them; a Ray actor, one per experiment.
 
-    An engine has ``fuse`` trials, >= 2, and takes a ``share`` of CPUs (``cpu``) and GPUs (``gpu``) with all of them.
+    An engine has two trials or more, as the ``allocation`` says, and takes the resources of all of them.
     """
 
-    def __init__(self, workload: Workload, fuse: int, share: Mapping[str, float]) -> None:
-        self._workload, self._fuse, self._share = workload, fuse, share
+    def __init__(self, workload: Workload, allocation: Allocation) -> None:
+        self._workload, self._fuse, self._in_turns = workload, allocation.fuse, allocation.in_turns
+        self._share = {name: amount * allocation.fuse for name, amount in allocation.resources.items()}
         self._engines: dict[tuple[str, ...], list[Any]] = {}
 
     def engine_for(self, name: str, process: int, node: str, gpus: list[str]) -> Any:
@@ -104,7 +106,7 @@ class EngineDirectory:
             "scheduling_strategy": placement,
             "runtime_env": {"env_vars": KEEP_FREED_MEMORY},
         }
-        return ray.remote(FusedEngine).options(**options).remote(self._workload, gpus)
+        return ray.remote(FusedEngine).options(**options).remote(self._workload, gpus, self._in_turns)
 
 
 def engines_that_fit(share: Mapping[str, float], cpus: float, gpus: int) -> int:
@@ -138,13 +140,12 @@ def train_in_engine(engine_directory: Any, config: TrialConfig, resume: Path | N
 
 
 @contextmanager
-def fused(workload: Workload, fuse: int, resources: Mapping[str, float]) -> Iterator[Train]:
+def fused(workload: Workload, allocation: Allocation) -> Iterator[Train]:
     """Yield the function with which actors train trials: that of the workload or, if trials are fused, of an engine.
 
-    An engine has ``fuse`` trials, and every trial's actor asks Ray for the CPUs (``cpu``) and GPUs (``gpu``) of
-    ``resources``.
+    Every trial's actor asks Ray for the resources of the ``allocation``.
     """
-    if fuse == 1:
+    if allocation.fuse == 1:
         yield workload.train
         return
     # The directory runs on the driver's machine, because it has to outlive every other machine of the cluster.
@@ -152,8 +153,7 @@ def fused(workload: Workload, fuse: int, resources: Mapping[str, float]) -> Iter
     # Ray restarts a directory that died. The new directory knows no engine, and no engine is left: Ray ends the actors
     # that a dead process has started.
     options = {"num_cpus": 0, "scheduling_strategy": placement, "max_restarts": -1, "max_task_retries": -1}
-    share = {name: amount * fuse for name, amount in resources.items()}
-    engine_directory: Any = ray.remote(EngineDirectory).options(**options).remote(workload, fuse, share)
+    engine_directory: Any = ray.remote(EngineDirectory).options(**options).remote(workload, allocation)
     try:
         yield partial(train_in_engine, engine_directory)
     finally:

@@ -150,10 +150,10 @@ def _tune(
     keep_secrets()
     if not (nodes := machines_that_run_trials(session.experiment.resources, is_over)):
         return
-    resources, fuse = allocate(session, nodes)
-    with fused(session.workload, fuse, resources) as train:
+    allocation = allocate(session, nodes)
+    with fused(session.workload, allocation) as train:
         actor = trial_actor(train, session.checkpoints, session.workload.train)
-        trainable = tune.with_resources(actor, partial(_resources, resources))
+        trainable = tune.with_resources(actor, partial(_resources, allocation.resources))
         try:
             tune.Tuner(trainable, tune_config=tune_config, run_config=run_config).fit()
         except tune.TuneError:

@@ -169,7 +169,8 @@ def evaluate(
     images = len(data.splits[split].image_rows)
     if folds < 1 or images % folds:
         raise ConfigError(f"--folds must divide the {images:,} images of {data.name}'s {split} split, got {folds}")
-    if folds > 1 and data.splits[split].labels is not None:
+    part = data.splits[split]
+    if folds > 1 and (part.labels is not None or part.caption_labels is not None):
         raise ConfigError(f"--folds: an image of {data.name} may have its class in another fold; leave it out")
     from trainables.evaluation import evaluate_checkpoint, rank_checkpoint
 
@@ -202,8 +203,10 @@ def evaluate(
 def chance_in_folds(split: "Split", folds: int) -> float:
     """Return the rsum of chance, the mean over folds of equally many images, but not always as many captions."""
     owners = split.image_of_caption
+    if folds == 1:
+        return chance_rsum(owners, split.labels, split.caption_labels)
     fold_of_caption = owners // (len(split.image_rows) // folds)
-    return fmean(chance_rsum(owners[fold_of_caption == fold], split.labels) for fold in range(folds))
+    return fmean(chance_rsum(owners[fold_of_caption == fold]) for fold in range(folds))
 
 
 def _checked_ranks_file(path: Path, folds: int) -> Path:
@@ -236,6 +239,7 @@ def measure_checkpoint(
     best = read_file(directory, BEST)
     config = TrialConfig.from_dict(best["config"])
     data = open_dataset(config, data_root)
+    from trainables.bank import make_bank
     from trainables.data.batches import ResidentSplit, epoch_batches
     from trainables.evaluation import load_best, measure_contributions
     from trainables.losses import build_loss
@@ -243,12 +247,14 @@ def measure_checkpoint(
 
     model, _ = load_best(directory, data)
     where = choose_device(device)
-    split = ResidentSplit(data.splits["train"], where, model.crop_size)
+    split = ResidentSplit(data.splits["train"], where, model.reading)
     now = config.at(best["epoch"])
     # Learned hyper-parameters have the values of the best model; a checkpoint without any lacks the key.
     loss = with_values(build_loss(now.loss, **now.loss_parameters), best.get(LEARNED, {}))
     batches = epoch_batches(split, now.training, generator(config.seed, "cocos"))
-    spreads = measure_contributions(model.to(where), loss, batches, epsilon=epsilon, convention=convention, curve=curve)
+    about_epsilon: dict[str, Any] = {"epsilon": epsilon, "convention": convention, "curve": curve}
+    bank = make_bank(now.training.bank, model)
+    spreads = measure_contributions(model.to(where), loss, batches, bank=bank, **about_epsilon)
     # Epsilon of the curve, empty for ``epsilon`` itself -> its counters.
     counters: dict[str, dict[str, Any]] = {"": {}, **{f"{value:g}": {} for value in curve}}
     for name, spread in spreads.items():

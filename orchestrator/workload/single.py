@@ -210,7 +210,7 @@ def _train(
     best, val = read_file(checkpoint, BEST), data.splits["val"]
     # Without its history, a resumed training knows only the selection metric of an earlier epoch.
     metrics = history.get(best["epoch"], {config.metric: best["value"]})
-    chance = chance_rsum(val.image_of_caption, val.labels)
+    chance = chance_rsum(val.image_of_caption, val.labels, val.caption_labels)
     return TrainingResult(directory, checkpoint, max(history), best["epoch"], metrics, chance)
 
 

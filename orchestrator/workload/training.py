@@ -1,7 +1,7 @@
 """The workload of a real search: trials that train a model by ``trainables``."""
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -71,7 +71,7 @@ class TrainablesWorkload:
         """
         if is_bucket(self.data_root):
             ObjectStore.parse(self.data_root).reach()
-        digests = {}
+        digests: dict[str, str] = {}
         # All searches of a study read the same data.
         for cell in experiment.studies():
             config = experiment.trial_config(cell, {})
@@ -79,7 +79,8 @@ class TrainablesWorkload:
             data = self.open_data(config)
             # Damaged judgements are refused now rather than when the test split is opened.
             _judgements(config.dataset, self.data_root, data)
-            digests[data_key(config)] = data.digest
+            digests |= {data_key(config): data.digest, **_encoder_digest(config)}
+            _check_encoder(cell, config, data)
             check_modality(config, data)
             check_region_counts(config, data)
             check_widths(config, data)
@@ -99,7 +100,7 @@ class TrainablesWorkload:
         # Studies mostly read the same data, in which repeats are looked for once.
         for config in {data_key(config): config for config in configs}.values():
             splits = self.open_data(config).splits
-            if splits["train"].labels is None:
+            if splits["train"].labels is None and splits["train"].caption_labels is None:
                 of_data = repeat_warnings({name: members_of(split) for name, split in splits.items()})
                 caveats.setdefault(config.dataset, []).extend(f"{config.dataset}: {sentence}." for sentence in of_data)
         return {dataset: list(dict.fromkeys(sentences)) for dataset, sentences in caveats.items() if sentences}
@@ -139,9 +140,16 @@ class TrainablesWorkload:
 
         return measure_rates(config, self.open_data(config), self._choose_device(), sizes or SIZES)
 
-    def together(self) -> TrialGroup:
+    def rates_in_turns(self, config: TrialConfig) -> Mapping[int, float]:
+        """Time trials that take turns on a GPU."""
+        from trainables.cost import measure_rates
+
+        device = self._choose_device()
+        return {} if device.type == "cpu" else measure_rates(config, self.open_data(config), device, in_turns=True)
+
+    def together(self, in_turns: Collection[tuple[str, str]] = ()) -> TrialGroup:
         """Return an empty group of fused trials."""
-        return _Fused(self)
+        return _Fused(self, in_turns)
 
     def pace(self, config: TrialConfig) -> "Pace":
         """Return how fast a training is, after a few of its steps."""
@@ -218,6 +226,12 @@ class TrainablesWorkload:
         """
         data = _dataset(config.dataset, self.data_root, **data_settings(config))
         expected = self.digests.get(data_key(config), data.digest)
+        for key, digest in _encoder_digest(config).items():
+            if self.digests.get(key, digest) != digest:
+                raise DataError(
+                    f"{platform.node()}: {config.encoder} holds other files than the driver's folder; put the same on "
+                    "every node"
+                )
         if data.digest != expected:
             raise DataError(
                 f"{platform.node()}: {config.dataset} under {self.data_root} is not what the driver has: its digest is "
@@ -229,13 +243,13 @@ class TrainablesWorkload:
 class _Fused:
     """Fused trials, each with its dataset, which trials of one dataset share."""
 
-    def __init__(self, training: TrainablesWorkload) -> None:
+    def __init__(self, training: TrainablesWorkload, in_turns: Collection[tuple[str, str]]) -> None:
         import torch
 
         from trainables.fused import FusedTrials
 
         torch.set_num_threads(training.threads)
-        self._training, self._trials = training, FusedTrials(training.device)
+        self._training, self._trials = training, FusedTrials(training.device, in_turns)
 
     def add(self, name: str, config: TrialConfig, resume: Path | None) -> EpochReport | None:
         return self._trials.add(name, config, self._training.open_data(config), resume)
@@ -245,6 +259,26 @@ class _Fused:
 
     def run_epoch(self, names: Sequence[str]) -> Mapping[str, Outcome]:
         return self._trials.run_epoch(names)
+
+
+def _encoder_digest(config: TrialConfig) -> dict[str, str]:
+    """Return the digest of the encoder that is trained, by a key as those of data; empty where there is none."""
+    if config.encoder is None:
+        return {}
+    from trainables.encoders.pretrained import folder_digest
+
+    return {f"{config.encoder}:encoder": folder_digest(Path(config.encoder))}
+
+
+def _check_encoder(cell: Cell, config: TrialConfig, data: Any) -> None:
+    """Refuse an encoder that cannot be read, or that has fewer blocks than a trial may train."""
+    if config.encoder is None:
+        return
+    from trainables.models import build_model
+
+    blocks = cell.space.model_parameters.get("blocks")
+    most = {} if blocks is None else {"blocks": max(blocks.ends())}
+    build_model(replace(config, model_parameters={**config.model_parameters, **most}), data)
 
 
 def _batch_sizes(experiment: Experiment, cell: Cell) -> list[tuple[str, int]]:

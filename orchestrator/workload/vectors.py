@@ -68,8 +68,10 @@ def rank_files(
     from trainables.evaluation import ranks_of
     from trainables.positive_ranks import BlockScores, rank_positives, rank_similarity
 
-    if split.labels is not None:
-        raise DataError(f"{split.name}: has images with classes; vectors of other programs are read of captions alone")
+    if split.labels is not None or split.caption_labels is not None:
+        raise DataError(
+            f"{split.name}: has images with classes or labels; vectors of other programs are read of captions alone"
+        )
     owners = torch.from_numpy(split.image_of_caption.astype(np.int64))
     images, captions = len(split.image_rows), len(owners)
     if folds < 1 or images % folds:

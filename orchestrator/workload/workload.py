@@ -3,7 +3,7 @@
 A search touches data and models only here. Heavy modules are imported when they are first needed.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -102,8 +102,15 @@ class Workload(Protocol):
         """Return number of trials at once -> their epochs an hour together; called like ``measure``."""
         ...
 
-    def together(self) -> TrialGroup:
-        """Return an empty group, which trains several trials at once in this process."""
+    def rates_in_turns(self, config: TrialConfig) -> Mapping[int, float]:
+        """Return ``rates`` of trials that are not stacked but take steps in turns; empty where these are no faster."""
+        ...
+
+    def together(self, in_turns: Collection[tuple[str, str]] = ()) -> TrialGroup:
+        """Return an empty group, which trains several trials at once in this process.
+
+        Trials of a dataset and a model that are ``in_turns`` take steps in turns.
+        """
         ...
 
     def test(self, config: TrialConfig, checkpoint: Path) -> TestEvaluation:

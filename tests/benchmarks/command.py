@@ -22,7 +22,7 @@ from trainables.errors import ConfigError
 BENCHMARKS = (
     *("installed", "claims", "cross_attention", "epoch", "evaluation", "gpu", "fused", "heads", "many_trials", "pages"),
     *("prior", "questions", "race", "throughput", "verdicts", "bands", "gate", "judge", "regress", "repeats"),
-    *("twins", "graphs", "collapse", "needed"),
+    *("twins", "graphs", "collapse", "needed", "driver"),
 )
 """Each by its module's name, in the order in which all are run."""
 

@@ -27,7 +27,7 @@ from trainables.data.batches import Batch, count_steps, epoch_batches
 from trainables.data.dataset import Dataset
 from trainables.evaluation import evaluate
 from trainables.seeding import generator
-from trainables.training_steps import train_epoch
+from trainables.training_steps import finish, train_epoch
 from trainables.trial import Trial
 
 NEEDED = 1.8
@@ -85,7 +85,7 @@ class OurTraining:
 
     def steps(self, steps: int) -> None:
         trial = self.trial
-        self.loss = train_epoch(trial.model, trial.loss, trial.optimizer, islice(self._batches, steps), CLIP, 1)
+        self.loss = finish(train_epoch(trial.model, trial.loss, trial.optimizer, islice(self._batches, steps), CLIP, 1))
 
     def evaluate(self) -> dict[str, float]:
         return evaluate(self.trial.model, self.trial.val_split)

@@ -38,7 +38,7 @@ from trainables.data.dataset import Dataset
 from trainables.data.scenes.generate import generate_scenes
 from trainables.fused import StackedEpoch
 from trainables.model_parameters import FEATURES
-from trainables.training_steps import train_epoch
+from trainables.training_steps import finish, train_epoch
 from trainables.trial import Trial
 
 CASES = {
@@ -170,7 +170,7 @@ class AloneSteps:
     def __call__(self, steps: int | None = None) -> None:
         trial = self._trial
         batches = self._batches[: steps or self._steps]
-        train_epoch(trial.model, trial.loss, trial.optimizer, batches, trial.config.training.gradient_clip, 1)
+        finish(train_epoch(trial.model, trial.loss, trial.optimizer, batches, trial.config.training.gradient_clip, 1))
 
 
 class StackedSteps:

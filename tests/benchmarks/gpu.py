@@ -2,6 +2,7 @@
 
     python -m tests.benchmarks gpu [--cases vsepp:1024:nt_xent ...] [--steps 10] [--json FILE]
     python -m tests.benchmarks gpu --graphs      # steps as a CUDA graph, see `graph_steps`
+    python -m tests.benchmarks gpu --towers      # fine-tuning a CLIP, see `towers`
 
 For each case: seconds of a step and of an evaluation, both ways; by how much the loss over the first steps differs from
 the CPU's, in float32, where WARP draws other negatives; whether the same steps give the same weights again, to the last
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from tests.benchmarks import graph_steps
+from tests.benchmarks import graph_steps, towers
 from tests.benchmarks.flickr8k import begin_trial, load_flickr8k
 from tests.benchmarks.rows import Row
 from tests.benchmarks.timing import alternate
@@ -27,7 +28,7 @@ from trainables.evaluation import evaluate
 from trainables.losses import LOSSES
 from trainables.model_parameters import FEATURES
 from trainables.seeding import choose_device
-from trainables.training_steps import train_epoch
+from trainables.training_steps import finish, train_epoch
 
 CASES = [*(f"vsepp:1024:{loss}" for loss in LOSSES), "vsepp:256:triplet_sh", "vsrn:1024:nt_xent", "wsabie:512:warp"]
 """Model, dimensions of the embedding, loss."""
@@ -41,12 +42,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--images", type=int, default=IMAGES, help="train on so many generated images")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--graphs", action="store_true", help="steps replayed as a CUDA graph instead, in five minutes")
-    parser.add_argument("--smoke", action="store_true", help="with --graphs: take every way at tiny sizes on a CPU")
+    parser.add_argument("--towers", action="store_true", help="fine-tuning a CLIP instead, with micro-batches")
+    parser.add_argument("--smoke", action="store_true", help="take every way of these at tiny sizes on a CPU")
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
     if options.graphs:
         yield from graph_steps.run(options)
+        return
+    if options.towers:
+        yield from towers.run(options)
         return
     gpu = choose_device("cuda")
     for case in options.cases:
@@ -95,7 +100,7 @@ class Steps:
         trial.epoch = 0
         trial.begin_epoch()
         clip, batches = trial.config.training.gradient_clip, islice(trial.batches(), self.steps)
-        return train_epoch(trial.model, trial.loss, trial.optimizer, batches, clip, 1, trial.learned)
+        return finish(train_epoch(trial.model, trial.loss, trial.optimizer, batches, clip, 1, trial.learned))
 
     def evaluate(self) -> float:
         return evaluate(self.trial.model, self.trial.val_split)["rsum"]

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.stats import ttest_ind
 
 from orchestrator.results.runs import Runs
-from orchestrator.results.table_verdicts import VALUE, Circumstances, dataset_answer
+from orchestrator.results.table_verdicts import VALUE, Circumstances, TableVerdict
 from tests.benchmarks.rows import Row
 
 
@@ -47,7 +47,7 @@ def _row(case: str, means: np.ndarray, spreads: np.ndarray, seeds: int, studies:
             Runs.of_seeds(f"c{place}", {seed: {VALUE: float(value)} for seed, value in enumerate(values)})
             for place, values in enumerate(drawn)
         ]
-        answer = dataset_answer("", runs, Circumstances("score"))
+        answer = TableVerdict("", runs, Circumstances("score")).answer()
         if case.startswith("missed"):
             best = answer.table is not None and answer.table.rows[0][0] == "c0"
             count += [

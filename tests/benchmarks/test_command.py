@@ -29,6 +29,7 @@ TINY = {
     "judge": "--studies 4",
     "graphs": "--batch-size 4 --sizes 2:3:16 --steps 1",
     "cross_attention": "--batch-size 4 --sizes 2:3:4 --steps 1 --images 3",
+    "driver": "--actors 2 --seconds 2 --replayed 20 --reports 2",
     "epoch": "--images 60 --embedding-size 8 --steps 2 --threads 1",
     "evaluation": "--sizes 20",
     "fused": "--images 60 --cases wsabie:4:warp vsrn:4:nt_xent --trials 1 2 --steps 2 "

@@ -10,7 +10,7 @@ from tests.benchmarks.flickr8k import generate
 from tests.benchmarks.published import PublishedModel, PublishedTraining, collate, published_metrics
 from trainables.data.batches import pair_batches
 from trainables.metrics import embedding_metrics
-from trainables.training_steps import train_epoch
+from trainables.training_steps import finish, train_epoch
 
 SIZE = 16
 
@@ -28,7 +28,7 @@ def test_both_loops_take_the_same_steps() -> None:
     losses = []
     for captions in order:
         batches = pair_batches(ours.train_split, [captions], mask_duplicates=False)
-        losses.append(train_epoch(ours.model, ours.loss, ours.optimizer, batches, 2.0, 1))
+        losses.append(finish(train_epoch(ours.model, ours.loss, ours.optimizer, batches, 2.0, 1)))
         theirs.step(collate([theirs.train[index] for index in captions.tolist()]))
     assert losses == pytest.approx(theirs.losses, rel=1e-4)
     assert losses[0] > 1

@@ -10,7 +10,7 @@ from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.directory import TrackedRuns
 from orchestrator.journal.history import History
 from orchestrator.report.page import Page as ReportPage
-from orchestrator.report.queries import WAYS, Item, Queries, Query
+from orchestrator.report.queries import WAYS, Item, Query, ShownQueries
 from orchestrator.report.render import render_page
 from orchestrator.results.answer import Answer, Column, Quantity, Table
 from orchestrator.views.html import sections_page
@@ -319,7 +319,7 @@ def test_hostile_strings_are_text(browser: Browser, tmp_path: Path, screenshots:
     picture = Item('<img src=x onerror="document.title=1">.jpg', score=0.4)
     rank = {EVIL: 1.0}
     queries = [[Query(picture, rank, [caption])], [Query(caption, rank, [picture])]]
-    asked = Queries("pets test", groups=dict(zip(WAYS, queries, strict=True)))
+    asked = ShownQueries("pets test", groups=dict(zip(WAYS, queries, strict=True)))
     (tmp_path / "hostile.html").write_text(render_page(ReportPage(hostile(), queries=[asked])), encoding="utf-8")
     with opened(browser, (tmp_path / "hostile.html").as_uri()) as shown:
         shown.draw_all()

@@ -115,7 +115,7 @@ def test_a_search_that_chooses_its_loss_is_one_study_from_the_first_trial_to_the
 
 
 @pytest.mark.proof
-def test_a_search_of_version_0_1_0_resumes_to_the_winner_of_the_undisturbed_search(
+def test_a_search_of_version_0_2_resumes_to_the_winner_of_the_undisturbed_search(
     trials_run: None, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     undisturbed = json.loads((BEGUN / "undisturbed.json").read_text())

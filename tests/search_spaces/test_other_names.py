@@ -21,7 +21,7 @@ def test_every_hint_names_what_there_is_and_no_name_of_ours_is_a_name_of_others(
     ("written", "meant"),
     [
         *(("InfoNCE", "nt_xent"), ("info_nce", "nt_xent"), ("InfoNCELoss", "nt_xent"), ("NT-Xent", "nt_xent")),
-        *(("CLIP", "nt_xent"), ("SigLIP", "sigmoid"), ("SmoothAP", "smooth_ap"), ("tripletsh", "triplet_sh")),
+        *(("CLIPLoss", "nt_xent"), ("SigLIP", "sigmoid"), ("SmoothAP", "smooth_ap"), ("tripletsh", "triplet_sh")),
         *(("max_violation", "triplet_sh"), ("DCL", "decoupled"), ("Multi-Similarity", "multi_similarity")),
         *(("nt_xnt", "nt_xent"), ("zzz", None)),
     ],

@@ -8,12 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from optuna.trial import FixedTrial
 
-from orchestrator.experiment.experiment import changed_keys
-from orchestrator.journal.begun_experiment import NO_EXPERIMENT, BegunExperiment
 from search_spaces import SPACES, Range, StudySpace, Values
 from search_spaces.bernstein import DEGREES
 from search_spaces.space import Asked
-from tests.search_spaces.studies import experiment, space_of
+from tests.search_spaces.studies import space_of
 from trainables.losses import build_loss
 from trainables.parameter_values import is_feasible
 
@@ -129,45 +127,3 @@ def test_older_names_bring_the_older_parametrisation(older: Any) -> None:
     bounds = space_of("polynomial_relative", space={"polynomial_relative": older}).bounds()
     assert list(bounds) == ["offset", "degree", "slope_0", "slope_1"]
     assert {str(bound) for name, bound in bounds.items() if name not in older} <= {"[0, 0.5]", "[0, 2]", "{2}"}
-
-
-VERSION_1 = {
-    "triplet": {"margin": "[0.02, 0.8]"},
-    "triplet_sh": {"margin": "[0.02, 0.8]"},
-    "nt_xent": {"temperature": "[0.005, 0.5] log"},
-    "smooth_ap": {"temperature": "[0.001, 0.2] log"},
-    "warp": {"margin": "[0.05, 1] log"},
-    "polynomial_relative": {"offset": "[0, 0.5]", "degree": "{2}", "slope_0": "[0, 2]", "slope_1": "[0, 2]"},
-    "polynomial_self": {
-        "offset": "[0, 0.5]",
-        "degree": "{2}",
-        **{name: "[0, 2]" for name in ("positive_0", "positive_1", "negative_0", "negative_1")},
-    },
-}
-
-
-@pytest.mark.parametrize("name", VERSION_1)
-def test_version_1_has_the_bounds_and_the_first_points_of_then(name: str) -> None:
-    space = space_of(name, space_version=1)
-    assert {key: str(bound) for key, bound in space.bounds().items()} == VERSION_1[name]
-    (point,) = space.first_points()
-    assert point in (
-        {"margin": 0.2},
-        {"margin": 1.0},
-        {"temperature": 0.1},
-        {"temperature": 0.01},
-        {"offset": 0.2, "degree": 2, **dict.fromkeys(list(VERSION_1[name])[2:], 1.0)},
-    )
-    assert space.published_points() == [point]
-
-
-def test_an_experiment_that_began_with_version_1_resumes_with_it_unless_it_names_another() -> None:
-    begun = experiment(space_version=1).to_dict()
-    now = experiment()
-    assert now.search.space_version == 3
-    former = BegunExperiment.of(begun)
-    assert now.as_begun(NO_EXPERIMENT) is now
-    assert changed_keys(begun, now.as_begun(former).to_dict()) == {}
-    assert list(now.as_begun(former).cells()[0].space.bounds()) == list(VERSION_1["polynomial_relative"])
-    named = experiment(space_version=2)
-    assert changed_keys(begun, named.as_begun(former).to_dict()) == {"search.space_version": (1, 2)}

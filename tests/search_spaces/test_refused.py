@@ -7,7 +7,7 @@ from orchestrator.experiment.yaml_files import Document, override, validate
 from trainables.errors import ConfigError
 
 CONSTANT = "must hold a coefficient of power 1 or above.* got the constant"
-PUSH = "push needs a joint hinge and space_version 3"
+PUSH = "push needs a joint hinge"
 COUNT = "search.space.triplet.*(whole number|start above 0)"
 GRID = "sampler=grid; space.LOSS.temperature={values: [0.2]}; "
 REFUSED = {
@@ -24,7 +24,6 @@ REFUSED = {
         ("space.LOSS.degree={values: [5]}", "one of 1, 2, 3, 4"),
         ("space.LOSS.slope_7=[0, 1]", "did you mean"),
         ("space.LOSS={scale: [1, 8], slope_0: [0, 1]}", "scale and slope_0 are of two parametrisations"),
-        ("space_version=1; space.LOSS.scale=[1, 8]", "scale and space_version 1 are of two"),
         ("space.LOSS.scale={values: [0]}", "scale must be a number above 0"),
         ("space.LOSS.shape2=[0, 2]", r"in \[0, 1\], got 2"),
         ("space.LOSS.scael=[1, 2]", "did you mean 'scale'"),
@@ -38,8 +37,6 @@ REFUSED = {
         ("space.LOSS={balance: [0.5, 2.0], push: [0.2, 0.4]}", "push and balance are of two parametrisations"),
         ("fixed.LOSS={hinge: separate, push: 0.5}", PUSH),
         ("fixed.LOSS.hinge=separate; space.LOSS.push=[0.2, 0.4]", PUSH),
-        ("space_version=2; fixed.LOSS.push=0.5", PUSH),
-        ("space_version=2; space.LOSS.push=[0.2, 0.4]", PUSH),
     ],
     "triplet": [
         ("space.LOSS.negatives=[0, 4]", COUNT),

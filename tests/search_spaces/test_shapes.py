@@ -218,17 +218,17 @@ def test_constant_slopes_are_the_triplet_loss_to_the_last_digit(degree: int, pus
 def test_a_joint_hinge_is_searched_by_push_and_others_by_balance() -> None:
     assert "push" in space_of(SELF).bounds() and "balance" not in space_of(SELF).bounds()
     for older in (
-        space_of(SELF, space_version=2),
+        space_of(SELF, space={SELF: {"balance": "default"}}),
         space_of(SELF, fixed={SELF: {"hinge": "separate"}}),
         space_of(SELF, space={SELF: {"balance": [0.5, 2.0]}}),
     ):
         assert "balance" in older.bounds() and "push" not in older.bounds()
-    assert str(space_of(SELF, space_version=2).bounds()["balance"]) == "[0.25, 4] log"
+    assert str(space_of(SELF, space={SELF: {"balance": "default"}}).bounds()["balance"]) == "[0.25, 4] log"
 
 
-def test_a_point_of_version_2_stands_for_what_it_stood_for() -> None:
+def test_a_point_means_the_same_by_balance_and_by_push() -> None:
     both = {"scale": 100.0, "margin": 0.3, "degree": 2, "positive_shape2": 0.25, "negative_shape2": 0.75}
-    space = space_of(SELF, space_version=2).losses[SELF]
+    space = space_of(SELF, space={SELF: {"balance": "default"}}).losses[SELF]
     positive = {"positive_coefficients": (30.0, -100.0, 25.0)}
     # The slopes are 1 - s / 2 and 2 (1 + s / 2), of mean 1 and 2.
     then = space.parameters_at({**both, "balance": 2.0})

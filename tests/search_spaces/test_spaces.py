@@ -114,10 +114,14 @@ def test_the_default_range_is_bounded_by_the_batch_and_searched_only_where_asked
     assert "negatives" not in part(loss).bounds
 
 
+SLOPES = {"polynomial_relative": {"slope_0": [0, 2]}, "polynomial_self": {"positive_0": [0, 2]}}
+
+
 @pytest.mark.parametrize("loss", WITH_NEGATIVES)
-@pytest.mark.parametrize("version", [1, 3])
-def test_every_first_point_is_a_loss_and_one_of_them_is_the_hardest_triplet_loss(loss: str, version: int) -> None:
-    found = part(loss, 4, space={loss: {"negatives": [1, 3]}}, space_version=version)
+@pytest.mark.parametrize("by_slopes", [True, False])
+def test_every_first_point_is_a_loss_and_one_of_them_is_the_hardest_triplet_loss(loss: str, by_slopes: bool) -> None:
+    searched = {"negatives": [1, 3], **(SLOPES.get(loss, {}) if by_slopes else {})}
+    found = part(loss, 4, space={loss: searched})
     points = found.first_points()
     assert points
     assert all("negatives" in point for point in points)
@@ -127,7 +131,7 @@ def test_every_first_point_is_a_loss_and_one_of_them_is_the_hardest_triplet_loss
         torch.autograd.grad(build_loss(loss, **found.parameters_at(point))(similarity, positives), similarity)[0]
         for point in points
     ]
-    scales = (4.0, 1.0) if version == 1 and loss.startswith("polynomial") else (1.0,)
+    scales = (4.0, 1.0) if by_slopes and loss.startswith("polynomial") else (1.0,)
     assert any(torch.allclose(scale * gradient, hardest) for gradient in gradients for scale in scales)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.records import ConfirmationPlan
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.confirmation_plan import repeat
 from tests.support.records import append
@@ -90,8 +91,20 @@ def add_trial(
     return trial
 
 
+def plan(ledger: Ledger, candidate: Trial) -> None:
+    """Write down a plan of the dataset that has the candidate, of one seed each; none where its plan has it."""
+    dataset, plans = candidate.config.dataset, ledger.history.plans
+    planned = plans[dataset].candidates if dataset in plans else ()
+    if candidate.id not in planned:
+        named = (*planned, candidate.id)
+        ledger.append(
+            ConfirmationPlan(dataset=dataset, candidates=named, seeds=1, trainings=None, baseline=None, looks=0)
+        )
+
+
 def add_repeat(ledger: Ledger, candidate: Trial, index: int, seed: int, value: float | None) -> Trial:
     """Write down a trial's repetition with a fresh seed, evaluated on test; without a value, it diverged."""
+    plan(ledger, candidate)
     trial = ledger.begin(repeat(candidate, index, seed))
     if value is None:
         ledger.end(trial, TrialState.DIVERGED, "train/loss is nan")

@@ -4,7 +4,7 @@ import json
 import math
 import random
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,7 +62,10 @@ class FakeWorkload:
     def rates(self, config: TrialConfig) -> Mapping[int, float]:
         return {1: 10.0, 4: 30.0}
 
-    def together(self) -> "FakeTogether":
+    def rates_in_turns(self, config: TrialConfig) -> Mapping[int, float]:
+        return {}
+
+    def together(self, in_turns: Collection[tuple[str, str]] = ()) -> "FakeTogether":
         return FakeTogether(self)
 
     def train(self, config: TrialConfig, resume: Path | None) -> Generator[EpochReport, None, None]:

@@ -149,12 +149,16 @@ def without_ray(places: int = 1, gpus: int = 0, order: int = 0, *, tracked: bool
     def run_trials(session: Session, source: TrialSource, scheduler: RecordingScheduler) -> None:
         if source.outstanding == 0 or session.limit() is not None:
             return
-        shares, _ = allocate(session, [Node("here", 64, gpus)])
+        shares = allocate(session, [Node("here", 64, gpus)]).resources
         Stage(session, source, scheduler, places).run(random.Random(order), shares)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "run_trials", run_trials)
-        patch.setattr(allocation, "_rates", OnRay(lambda workload, config: workload.rates(config)))
+        patch.setattr(
+            allocation,
+            "_rates",
+            OnRay(lambda workload, config: (workload.rates(config), workload.rates_in_turns(config))),
+        )
         patch.setattr(allocation, "_measure", OnRay(lambda workload, config: workload.measure(config)))
         patch.setattr(allocation, "ray", SimpleNamespace(get=get))
         patch.setattr(rerun, "TrackingProcess", Tracker)

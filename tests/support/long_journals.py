@@ -66,7 +66,7 @@ def lines(name: str, trials: int) -> Iterator[dict[str, Any]]:
         best = 0.0
         for epoch in range(1, last + 1):
             rsum = max(1.0, reached * (1 - math.exp(-epoch / 5)) + random.normal(0, 0.6))
-            metrics = _metrics(rsum, random, is_best=rsum > best)
+            metrics = epoch_metrics(rsum, random, is_best=rsum > best)
             best = max(best, rsum)
             state = "running" if epoch < last else "finished" if last == EPOCHS else "stopped_early"
             told = {"epoch": epoch, "metrics": {**metrics, "val/rsum_best": best}, "state": state}
@@ -102,7 +102,7 @@ def _suggestion(loss: str, random: np.random.Generator) -> tuple[dict[str, Any],
     return suggested, {"coefficients": coefficients}, reached + 12 - 30 * (shape - 0.4) ** 2
 
 
-def _metrics(rsum: float, random: np.random.Generator, is_best: bool) -> dict[str, float]:
+def epoch_metrics(rsum: float, random: np.random.Generator, is_best: bool = False) -> dict[str, float]:
     """Return the metrics of an epoch, with counters where it is the best so far."""
     found = {f"val/{name}": share * rsum + random.normal(0, 0.1) for name, share in SHARES.items()}
     found |= {f"val/{way}_{name}": float(random.uniform(1, 50)) for way in ("i2t", "t2i") for name in OTHERS}

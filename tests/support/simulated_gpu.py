@@ -243,6 +243,10 @@ def simulated_gpu() -> Iterator[torch.device]:
         # Draws "on the GPU" are the CPU's, and so is their state.
         "torch.cuda.get_rng_state": lambda *_: torch.get_rng_state(),
         "torch.cuda.set_rng_state": lambda state, *_: torch.set_rng_state(state),
+        # There is one stream.
+        "torch.cuda.Stream": lambda *_: mock.Mock(),
+        "torch.cuda.current_stream": lambda *_: mock.Mock(),
+        "torch.cuda.stream": lambda _: contextlib.nullcontext(),
         "torch.accelerator.current_accelerator": lambda **_: None,
         "trainables.trial.CudaGraph": RepeatedStep,
         "trainables.trial.reading_beside": lambda *_: contextlib.nullcontext,

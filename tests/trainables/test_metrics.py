@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 NAMES = {
     f"{direction}_{name}"
     for direction in ("i2t", "t2i")
-    for name in ("r1", "r5", "r10", "medr", "meanr", "map5", "map10", "average_recall")
+    for name in ("r1", "r5", "r10", "medr", "meanr", "map5", "map10", "p5", "p10", "average_recall")
 } | {"rsum", "r1_r5_sum"}
 
 
@@ -32,12 +32,14 @@ def sorted_metrics(similarity: Tensor, positives: Tensor) -> dict[str, float]:
     for direction, scores, own in (("i2t", similarity, positives), ("t2i", similarity.T, positives.T)):
         ranks: list[int] = []
         precisions: dict[int, list[float]] = {5: [], 10: []}
+        shares: dict[int, list[float]] = {5: [], 10: []}
         for row, mine in zip(scores.tolist(), own.tolist(), strict=True):
             order = sorted(range(len(row)), key=lambda j: (-row[j], mine[j]))
             places = [place for place, j in enumerate(order, start=1) if mine[j]]
             ranks.append(places[0])
             for depth, of_queries in precisions.items():
                 hits = [place for place in places if place <= depth]
+                shares[depth].append(100 * sum(mine[j] for j in order[:depth]) / depth)
                 of_queries.append(sum(n / place for n, place in enumerate(hits, start=1)) / len(hits) if hits else 0.0)
         recalls = {f"r{k}": 100 * sum(rank <= k for rank in ranks) / len(ranks) for k in (1, 5, 10)}
         ranks.sort()
@@ -47,6 +49,7 @@ def sorted_metrics(similarity: Tensor, positives: Tensor) -> dict[str, float]:
             "medr": float(math.floor(middle)),
             "meanr": sum(ranks) / len(ranks),
             **{f"map{depth}": sum(values) / len(values) for depth, values in precisions.items()},
+            **{f"p{depth}": sum(values) / len(values) for depth, values in shares.items()},
             "average_recall": sum(recalls.values()) / 3,
         }
         result |= {f"{direction}_{name}": value for name, value in values.items()}

@@ -16,12 +16,12 @@ from tests.support.simulated_gpu import any_gpu
 from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables.checkpoint import EpochReport, save_epoch
 from trainables.cocos import Convention, count_contributions
-from trainables.config import Change, TrialConfig
+from trainables.config import PIXELS, Change, TrialConfig
 from trainables.evaluation import evaluate_checkpoint, rank_checkpoint
 from trainables.fused import FusedTrials
 from trainables.losses import LOSSES, build_loss
 from trainables.losses.plugin_loss import make_loss
-from trainables.model_parameters import further_inputs
+from trainables.model_parameters import FEATURES, further_inputs
 from trainables.models import MODELS
 from trainables.plugins.offers import Offer
 from trainables.seeding import choose_device, make_deterministic
@@ -61,8 +61,8 @@ def expected(each: TrialConfig) -> list[EpochReport]:
     return list(run_trial(each, suited(DATA, each), device="cpu"))
 
 
-ON_FEATURES = tuple(model for model in MODELS if not further_inputs(model, {}))
-"""Models without further inputs; ``models/test_models_with_inputs.py`` trains the others."""
+ON_FEATURES = tuple(model for model in MODELS if not further_inputs(model, {}) and FEATURES[model] != PIXELS)
+"""Models of features without further inputs; tests in ``models`` train the others."""
 HERE = ("nt_xent", "warp")
 """Losses whose trial is trained in every run: one that draws and one that does not; all are stacked below."""
 TRIALS = (

@@ -19,9 +19,10 @@ from trainables.checkpoint import save_epoch
 from trainables.data.batches import ResidentSplit
 from trainables.data.dataset import Dataset
 from trainables.data.text_features import TfidfSvd, extractor_path, fit_tfidf
+from trainables.encoders.pretrained import weights_digest
 from trainables.errors import CheckpointError, DataError
 from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
-from trainables.models.backbones import build_backbone, weights_digest
+from trainables.models.backbones import build_backbone
 from trainables.serving.packed import ABOUT, GALLERY, MODEL, write_retriever
 from trainables.serving.queries import features_of_picture
 from trainables.serving.retriever import Retriever, Served, _load_pyfunc

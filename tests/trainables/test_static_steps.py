@@ -1,8 +1,11 @@
 """The static step beside the plain step, to the last bit, and what decides whether a graph replays it."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,15 +16,17 @@ from torch.nn.functional import pad
 from tests.trainables.runs import resumed
 from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables import static_steps
+from trainables.bank import make_bank
 from trainables.capturable import OBSTACLES, Parts, find_obstacle
-from trainables.config import Change, TrialConfig
+from trainables.config import PIXELS, Change, TrialConfig
 from trainables.data import length_profile
 from trainables.data.batches import Batch
 from trainables.data.length_profile import LengthProfile
 from trainables.losses import LOSSES
+from trainables.model_parameters import FEATURES
 from trainables.models import MODELS
-from trainables.static_steps import UNEQUAL
-from trainables.training_steps import train_epoch
+from trainables.static_steps import UNEQUAL, CudaGraph
+from trainables.training_steps import finish, train_epoch
 from trainables.trial import Trial, run_trial
 
 CPU = torch.device("cpu")
@@ -66,7 +71,8 @@ def plain_epoch(trial: Trial, *, profiled: bool = True) -> float:
             yield batch
 
     clip = training.gradient_clip
-    return train_epoch(trial.model, trial.loss, trial.optimizer, batches(), clip, 1, trial.learned, None, trial.average)
+    arguments = trial.model, trial.loss, trial.optimizer, batches(), clip, 1, trial.learned, None, trial.average
+    return finish(train_epoch(*arguments, make_bank(training.bank, trial.model)))
 
 
 def begun(each: TrialConfig) -> Trial:
@@ -93,7 +99,8 @@ def state_of(trial: Trial) -> list[Tensor]:
 MEAN, MAX = {"pooling": "mean"}, {"pooling": "max"}
 TRAININGS = {
     **{loss: config(loss) for loss in LOSSES},
-    "warp with a bank": config("warp", "wsabie", loss_parameters={"bank": 20}),
+    "warp with a bank": config("warp", "wsabie", bank=20),
+    "with a bank": config(bank=20),
     "learned": config("sigmoid", loss_parameters={"temperature": "learned", "bias": "learned"}),
     "learned, head": config(model="head", loss_parameters={"temperature": "learned"}),
     "two hardest": config("triplet", loss_parameters={"negatives": 2}),
@@ -212,7 +219,7 @@ def agrees_with_uncaptured(trial: Trial, each: TrialConfig, count: int = 2) -> N
     "each",
     [
         config("warp", epochs=2),
-        config("warp", "wsabie", loss_parameters={"bank": 20}, epochs=2),
+        config("warp", "wsabie", bank=20, epochs=2),
         config("sigmoid", "head", loss_parameters={"temperature": "learned"}, weight_average=0.9, epochs=2),
         config(cocos_steps=3, epochs=2),
         config(model="vsrn", epochs=2),
@@ -229,7 +236,7 @@ def test_a_replayed_training_is_the_uncaptured_one_to_the_last_bit(each: TrialCo
 def test_steps_that_no_graph_can_take_are_taken_without_it() -> None:
     """The first full batch makes the moments, some do not fit the profile; a bank fills, and COCOS looks at steps."""
     counts = []
-    for each in (config("warp"), config("warp", loss_parameters={"bank": 20}), config("warp", cocos_steps=4)):
+    for each in (config("warp"), config("warp", bank=20), config("warp", cocos_steps=4)):
         trial, _ = with_graphs(each)
         trial.run_epoch()
         assert trial.static_steps is not None
@@ -248,6 +255,70 @@ def test_a_failed_capture_trains_on_and_says_why() -> None:
     )
     # The next epochs take today's path.
     assert epochs(trial, 1) and trial.static_steps is not None and trial.static_steps.replays == 0
+
+
+class RefusingCuda:
+    """Stands in for what ``CudaGraph`` calls of ``torch.cuda``; the call of a name, or a later one of it, raises."""
+
+    def __init__(self, refused: str, times: int = 0) -> None:
+        self._refused, self._left, self._work = refused, times, lambda: None
+
+    def call(self, name: str) -> None:
+        if name == self._refused:
+            self._left -= 1
+            if self._left < 0:
+                raise torch.OutOfMemoryError(f"CUDA error: {name} is refused\nCompile with TORCH_USE_CUDA_DSA")
+
+    @contextmanager
+    def captured(self, graph: object, **options: object) -> Iterator[None]:
+        assert options["capture_error_mode"] == "thread_local"
+        self.call("begin")
+        yield
+        self.call("end")
+
+    def made(self, name: str) -> Callable[..., Any]:
+        def make(*arguments: object) -> Any:
+            self.call(name)
+            return SimpleNamespace(replay=self.replay, cuda_stream=0)
+
+        return make
+
+    def replay(self) -> None:
+        self.call("replay")
+        self._work()
+
+    def in_force(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("CUDAGraph", "graph_pool_handle", "Stream", "current_stream"):
+            monkeypatch.setattr(torch.cuda, name, self.made(name))
+        monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+        monkeypatch.setattr(torch.cuda, "graph", self.captured)
+        monkeypatch.setattr(static_steps, "_POOLS", {})
+        capture = CudaGraph.capture
+
+        def remember(graph: CudaGraph, work: Callable[[], None]) -> None:
+            self._work = work
+            capture(graph, work)
+
+        monkeypatch.setattr(CudaGraph, "capture", remember)
+
+
+REFUSED_CALLS = [
+    *((name, 0, "captured") for name in ("CUDAGraph", "current_stream", "graph_pool_handle", "Stream")),
+    *((name, 0, "captured") for name in ("begin", "end", "replay")),
+    *(("replay", times, said) for times, said in ((2, "captured"), (3, "replayed"), (6, "replayed"), (10, "checked"))),
+]
+
+
+@pytest.mark.parametrize(("name", "times", "said"), REFUSED_CALLS)
+def test_whatever_call_is_refused_the_trial_trains_on_and_says_why(
+    name: str, times: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    each = config("warp", "wsabie", epochs=3)
+    RefusingCuda(name, times).in_force(monkeypatch)
+    trial = Trial(each, suited(DATA, each), CPU)
+    trial.static_steps = static_steps.StaticSteps(trial.model, trial.train_split, partial(CudaGraph, CPU))
+    agrees_with_uncaptured(trial, each, 3)
+    assert trial.not_replayed == f"a step could not be {said}: CUDA error: {name} is refused"
 
 
 @pytest.mark.parametrize(("begins", "replays"), [(1, 0), (2, 0), (3, 0)])
@@ -321,7 +392,7 @@ def test_auto_is_off_on_a_cpu() -> None:
 
 def test_every_model_has_a_static_step_or_a_reason() -> None:
     static = {each.model for each in TRAININGS.values()}
-    for name in MODELS:
+    for name in (name for name in MODELS if FEATURES[name] != PIXELS):
         each = config(model=name, embedding_size=16)
         trial = Trial(each, suited(DATA, each), CPU)
         found = find_obstacle(Parts(trial.model, trial.loss, trial.train_split, each.training))

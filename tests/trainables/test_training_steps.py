@@ -1,28 +1,26 @@
-"""What an epoch of a trial is made of: batches, draws, bank, gradients and clipping, and which epoch is the best."""
+"""What an epoch of a trial is made of: batches, draws, gradients and clipping, and which epoch is the best."""
 
 import math
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Self
+from itertools import islice
+from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables import trial as trial_module
-from trainables.config import Change, TrialConfig
+from trainables.config import Change
 from trainables.data.batches import Batch
-from trainables.data.dataset import Dataset
-from trainables.errors import ConfigError, DivergedError
+from trainables.errors import DivergedError
 from trainables.evaluation import evaluate, similarities
 from trainables.fused import FusedTrials
 from trainables.losses import NotANumberError, build_loss
 from trainables.models import build_model
-from trainables.models.retrieval_model import RetrievalModel
 from trainables.optimizers import SGD, AdamW, build_optimizer
-from trainables.training_steps import StepLosses, train_epoch
+from trainables.training_steps import StepLosses, Steps, finish, train_epoch
 from trainables.trial import COCOS_BATCHES, Trial
 
 CPU = torch.device("cpu")
@@ -56,7 +54,12 @@ def test_each_epoch_and_each_seed_has_an_order_of_its_own(settings: dict[str, An
 
 def test_each_epoch_and_each_seed_draws_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loss that samples, as WARP does, draws from torch's generator."""
-    monkeypatch.setattr(trial_module, "train_epoch", lambda *arguments: float(torch.rand(())))
+
+    def drawing(*arguments: object) -> Steps:
+        yield
+        return float(torch.rand(()))
+
+    monkeypatch.setattr(trial_module, "train_epoch", drawing)
     drawn = []
     for seed in (0, 1, 0):
         trial = Trial(tiny_config(seed=seed), DATA, CPU)
@@ -76,8 +79,8 @@ def test_each_seed_starts_from_other_weights() -> None:
 def test_statistics_are_counted_on_the_same_batches_always(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[tuple[int, ...], ...]] = []
 
-    def note(model: Any, loss: Any, batches: Iterable[Batch], **_: Any) -> dict[str, Any]:
-        seen.append(captions_of(batches))
+    def note(model: Any, loss: Any, batches: Iterable[Batch], *, count: int, **_: Any) -> dict[str, Any]:
+        seen.append(captions_of(islice(batches, count)))
         return {}
 
     monkeypatch.setattr(trial_module, "measure_contributions", note)
@@ -130,7 +133,9 @@ def test_a_step_takes_the_gradient_of_its_own_batch_in_training_mode(monkeypatch
     taken: list[Tensor] = []
     # Steps of nothing: the weights stay those that the expected gradients are of.
     monkeypatch.setattr(SGD, "step", lambda self: taken.append(torch.cat([p.grad.flatten() for p in parameters])))
-    train_epoch(model.eval(), loss, build_optimizer(model.parameters(), config.training), batches, None, epoch=1)
+    finish(
+        train_epoch(model.eval(), loss, build_optimizer(model.parameters(), config.training), batches, None, epoch=1)
+    )
     assert model.training
     torch.testing.assert_close(taken, expected)
 
@@ -203,115 +208,3 @@ def test_the_first_step_that_is_not_finite_is_named(bad: float, unread: int | No
         losses.mean()
     assert (raised.value.epoch, current) == (7, seen_at)
     assert "step 3" in str(raised.value)
-
-
-OWNERS = np.arange(12) // 3
-"""Image of each caption: four images with three captions each."""
-
-STEPS = [
-    ([0, 1, 2, 3], [2, 4, 7, 9]),
-    ([3, 1, 1, 0], [10, 3, 5, 1]),
-    ([2, 0], [6, 7, 8, 0, 1, 2]),
-    ([0, 2, 3, 1], [1, 8, 11, 4]),
-]
-"""Images and captions of four batches: pairs, of which one batch has an image twice, and images with their captions."""
-
-
-class Table(RetrievalModel):
-    """Looks up the vector of each image and caption by its number; the vectors are the parameters."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        random = torch.Generator().manual_seed(3)
-        self.images = nn.Parameter(torch.randn(4, 3, generator=random, dtype=torch.float64))
-        self.captions = nn.Parameter(torch.randn(12, 3, generator=random, dtype=torch.float64))
-
-    @classmethod
-    def build(cls, config: TrialConfig, data: Dataset, *, pretrained: bool = True) -> Self:
-        raise NotImplementedError
-
-    def encode_images(self, features: Tensor) -> Tensor:
-        return self.images[features]
-
-    def encode_captions(self, captions: Tensor, lengths: Tensor) -> Tensor:
-        return self.captions[captions]
-
-
-def bank_batches() -> list[Batch]:
-    batches = []
-    for images, captions in STEPS:
-        own, other = torch.tensor(images), torch.from_numpy(OWNERS[captions])
-        same = own[:, None] == other
-        # In a batch of pairs the diagonal alone is positive.
-        positives = torch.eye(len(images), dtype=torch.bool) if len(images) == len(captions) else same
-        lengths = torch.ones(len(captions), dtype=torch.int64)
-        batches.append(Batch(own, torch.tensor(captions), lengths, positives, same & ~positives, own, other))
-    return batches
-
-
-def warp_with_bank(vectors: dict[str, np.ndarray], size: int, margin: float, rate: float) -> tuple[list[float], int]:
-    """Train ``vectors`` in place, pair by pair; return the losses of the steps, and how often the bank is drawn from.
-
-    WARP draws two numbers a pair: the first is turned into the number of draws, the second chooses the violator.
-    """
-    bank: dict[str, list[tuple[int, np.ndarray]]] = {"images": [], "captions": []}
-    losses, from_bank = [], 0
-    for images, captions in STEPS:
-        numbers = {"images": images, "captions": captions}
-        owners = {"images": images, "captions": [int(OWNERS[caption]) for caption in captions]}
-        slopes = {side: np.zeros_like(vectors[side]) for side in vectors}
-        loss = 0.0
-        for side, facing in (("images", "captions"), ("captions", "images")):
-            pairs = [
-                (q, c)
-                for q, owner in enumerate(owners[side])
-                for c, other in enumerate(owners[facing])
-                if (q == c if len(images) == len(captions) else owner == other)
-            ]
-            uniform = torch.rand(2, len(pairs), dtype=torch.float64).numpy()
-            for (q, c), first, second in zip(pairs, *uniform, strict=True):
-                query, positive = vectors[side][numbers[side][q]], vectors[facing][numbers[facing][c]]
-                own = list(zip(owners[facing], vectors[facing][numbers[facing]], strict=True))
-                # Of the batch, the captions of the query's image are positives or ignored; the bank has others' alone.
-                candidates = [vector for owner, vector in own + bank[facing] if owner != owners[side][q]]
-                violators = [n for n, vector in enumerate(candidates) if query @ vector > query @ positive - margin]
-                chance = len(violators) / len(candidates)
-                found = [n for n in range(1, len(candidates) + 1) if (1 - chance) ** n < 1 - first]
-                if not found:
-                    continue
-                chosen = violators[int(second * len(violators))]
-                weight = sum(1 / j for j in range(1, len(candidates) // found[0] + 1)) / len(pairs)
-                loss += weight * (margin - query @ positive + query @ candidates[chosen])
-                # The query alone moves.
-                slopes[side][numbers[side][q]] += weight * (candidates[chosen] - positive)
-                from_bank += chosen >= sum(owner != owners[side][q] for owner, _ in own)
-        losses.append(loss)
-        for side, table in vectors.items():
-            seen = [(owner, table[n].copy()) for owner, n in zip(owners[side], numbers[side], strict=True)]
-            bank[side] = (bank[side] + seen)[-size:]
-            table -= rate * slopes[side]
-    return losses, from_bank
-
-
-@pytest.mark.parametrize("size", [1, 5, 100])
-def test_a_bank_of_earlier_batches_has_the_losses_and_gradients_of_a_double_loop(size: int) -> None:
-    model = Table()
-    vectors = {name: values.detach().numpy().copy() for name, values in model.named_parameters()}
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
-    for epoch in (1, 2):
-        torch.manual_seed(epoch)
-        losses, from_bank = warp_with_bank(vectors, size, margin=0.7, rate=0.2)
-        torch.manual_seed(epoch)
-        loss = train_epoch(model, build_loss("warp", margin=0.7, bank=size), optimizer, bank_batches(), None, epoch)
-        assert from_bank > 0
-        assert loss == pytest.approx(np.mean(losses))
-        for name, values in model.named_parameters():
-            np.testing.assert_allclose(values.detach().numpy(), vectors[name], atol=1e-12)
-
-
-def test_a_model_that_compares_sets_has_no_bank() -> None:
-    model = Trial(replace(tiny_config(), model="scan"), REGIONS, CPU).model
-    with pytest.raises(ConfigError, match="warp.bank: SCAN"):
-        train_epoch(model, build_loss("warp", bank=8), torch.optim.SGD(model.parameters(), 0.1), [], None, 1)
-    with pytest.raises(ConfigError, match="warp.bank: scan"):
-        TrialConfig(dataset="tiny", model="scan", loss="warp", loss_parameters={"bank": 8})

@@ -54,7 +54,7 @@ def test_of_epochs_that_are_equally_good_the_first_is_kept(tmp_path: Path) -> No
 def test_a_resumed_trial_ends_like_an_undisturbed_one(tmp_path: Path, stop: int, bank: int | None) -> None:
     config = tiny_config(epochs=4, learning_rate_drop_epochs=2, warmup_epochs=2)
     if bank is not None:
-        config = replace(config, loss="warp", loss_parameters={"bank": bank})
+        config = replace(config, training=replace(config.training, bank=bank))
     resumed(config, SMALL, tmp_path, stop)
 
 

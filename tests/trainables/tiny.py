@@ -7,7 +7,7 @@ import numpy as np
 
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.data.dataset import Dataset, Split
-from trainables.data.inputs import Column
+from trainables.data.inputs import ImageColumn
 from trainables.data.text_files import Strings
 from trainables.data.tokenizers import END, SPECIAL, START, Vocabulary
 
@@ -61,13 +61,13 @@ def _with_inputs(split: Split, names: tuple[str, ...], regions: int) -> Split:
     columns, tokens, captions = {}, {}, {}
     if "boxes" in names:
         boxes = np.sort(rng.random((rows, regions, 2, 2)), axis=2).reshape(rows, regions, 4).astype(np.float32)
-        columns["boxes"] = Column(boxes, split.image_rows)
+        columns["boxes"] = ImageColumn(boxes, split.image_rows)
     if "experts" in names:
         words = split.features[:, None].astype(np.float32)
-        columns["experts.words"] = Column(words[:, 0], split.image_rows, np.ones(rows, np.int64))
+        columns["experts.words"] = ImageColumn(words[:, 0], split.image_rows, np.ones(rows, np.int64))
         lengths = rng.integers(0, 3, rows)
         sets = np.repeat(words, 2, axis=1) * (np.arange(2) < lengths[:, None])[..., None]
-        columns["experts.sets"] = Column(sets, split.image_rows, lengths)
+        columns["experts.sets"] = ImageColumn(sets, split.image_rows, lengths)
     places = np.concatenate([np.arange(length) for length in np.diff(split.offsets)])
     if "parses" in names:
         tokens["heads"] = np.maximum(places - 1, 0).astype(np.int16)

@@ -12,7 +12,7 @@ ahead, so that pixels are decoded while the model works on the batch before.
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, pairwise
 from typing import NamedTuple, TypeVar
@@ -26,6 +26,7 @@ from trainables.data.dataset import Split, members_of
 from trainables.data.length_profile import Lengths
 from trainables.data.npy_files import read_rows
 from trainables.data.pictures import ImageFiles
+from trainables.data.reading import Reading, View
 from trainables.errors import ConfigError, DataError
 from trainables.representations import CaptionInputs, Captions, ImageInputs, Sets
 from trainables.seeding import generator
@@ -50,15 +51,24 @@ class ResidentSplit:
         image_of_caption: Index of each caption's image, shape (C,), int64, on the CPU.
         lengths: Tokens of each caption, shape (C,), int64, on the CPU.
         labels: Class of each image, shape (I,), int64, on the CPU; ``None`` unless the split has one modality.
+        caption_labels: Label of each caption, shape (C,), int64, on the CPU; ``None`` unless captions are labels.
         image_groups: A number of each image that equal images share, shape (I,), int64, on the CPU.
         caption_groups: The same of each caption, shape (C,); ``None`` where no two captions are equal.
     """
 
-    def __init__(self, split: Split, device: torch.device, crop_size: int = 0) -> None:
-        """Place a split; ``crop_size`` is the side of the crops in pixels where the split has files for features."""
+    def __init__(self, split: Split, device: torch.device, reading: Reading = Reading()) -> None:
+        """Place a split, as a model reads it."""
+        if reading.number is not None:
+            tokens, starts = reading.flat_tokens(split.captions)
+            split = replace(split, tokens=tokens, offsets=starts)
         self.device, self.image_count = device, len(split.image_rows)
         self.image_of_caption = _tensor(split.image_of_caption)
         self.labels = None if split.labels is None else _tensor(split.labels)
+        self.caption_labels = None if split.caption_labels is None else _tensor(split.caption_labels)
+        if self.caption_labels is not None:
+            self._label_count = int(self.caption_labels.max()) + 1
+            # The labels of an image are in any order.
+            self._known_pairs = (self.image_of_caption * self._label_count + self.caption_labels).sort().values
         offsets = _tensor(split.offsets)
         self.lengths = offsets[1:] - offsets[:-1]
         self._starts = offsets[:-1].to(device)
@@ -66,7 +76,9 @@ class ResidentSplit:
         self._caption_features: _Rows | None = None
         if split.caption_features is not None and split.caption_rows is not None:
             self._caption_features = _Rows(split.caption_features, split.caption_rows, device)
-        self._pixels = None if split.files is None else _Pixels(split.files, split.image_rows, device, crop_size)
+        self._pixels: _Pixels | None = None
+        if split.files is not None and reading.view is not None:
+            self._pixels = _Pixels(split.files, split.image_rows, device, reading.view)
         self._features = _Rows(split.features, split.image_rows, device)
         self._feature_lengths = _lengths(split.feature_lengths, split.image_rows)
         self._columns = {
@@ -97,10 +109,24 @@ class ResidentSplit:
 
         A caption fits an image if it is of the image, or of an equal image, or equals one of these captions that does.
         """
+        if self.caption_labels is not None:
+            return self._has_labels(images, self.caption_labels[captions])
         groups = None if self.caption_groups is None else self.caption_groups[captions]
         if groups is not None and len(groups.unique()) == len(groups):
             groups = None
         return pairs_that_fit(self.image_groups[images], self.image_groups[self.image_of_caption[captions]], groups)
+
+    def candidates(self) -> Tensor:
+        """Return the captions that are candidates, int64, on the CPU: all, or the first caption of each label, (L,)."""
+        if self.caption_labels is None:
+            return torch.arange(len(self.lengths))
+        return first_places(self.caption_labels)
+
+    def _has_labels(self, images: Tensor, labels: Tensor) -> Tensor:
+        """Return whether images (I,) have labels (C,), shape (I, C), whether or not such captions are in the batch."""
+        asked = images[:, None] * self._label_count + labels
+        places = torch.searchsorted(self._known_pairs, asked).clamp(max=len(self._known_pairs) - 1)
+        return self._known_pairs[places] == asked
 
     def diagonal(self, size: int) -> Tensor:
         """Return the identity matrix as bool, on the device: one tensor for each size, so losses check it once."""
@@ -113,8 +139,8 @@ class ResidentSplit:
     def request_images(self, indices: Tensor, draw: int | None = None) -> Callable[[], ImageInputs]:
         """Begin to read some images, and return a function that waits for them.
 
-        It returns shape (len(indices), ...), on the split's device: float32 features or uint8 pixels; sets of features
-        where these have lengths; and where the split has further inputs all inputs by their names.
+        It returns shape (len(indices), ...), on the split's device: float32 features or views of pictures; sets of
+        features where these have lengths; and where the split has further inputs all inputs by their names.
         """
         request = self._request_features(indices, draw)
         if not self._columns and self._feature_lengths is None:
@@ -206,26 +232,26 @@ class ResidentSplit:
 
 
 class _Pixels:
-    """Crops of a split's images, decoded by threads ahead of their use."""
+    """Views of a split's images, decoded by threads ahead of their use."""
 
-    def __init__(self, files: ImageFiles, rows: np.ndarray, device: torch.device, crop_size: int) -> None:
-        self._files, self._rows, self._device, self._size = files, rows, device, crop_size
+    def __init__(self, files: ImageFiles, rows: np.ndarray, device: torch.device, view: View) -> None:
+        self._files, self._rows, self._device, self._view = files, rows, device, view
         # As many threads as the trial has for its other work, which on a GPU only waits.
         self._pool = ThreadPoolExecutor(torch.get_num_threads(), thread_name_prefix="decode")
 
     def request(self, indices: Tensor, draw: int | None) -> Callable[[], Tensor]:
-        """Begin to decode images; return a function that waits for their crops, (len(indices), S, S, 3), uint8.
+        """Begin to decode images; return a function that waits for their views, (len(indices), ...).
 
         Its ``DataError`` names every image of the batch that cannot be read.
         """
         rows = self._rows[indices.numpy()].tolist()
-        crops = [self._pool.submit(self._files.crop, row, self._size, draw) for row in rows]
+        views = [self._pool.submit(self._files.read, row, self._view, draw) for row in rows]
 
         def collect() -> Tensor:
-            errors = [error for crop in crops if (error := crop.exception())]
+            errors = [error for view in views if (error := view.exception())]
             if problems := [problem for error in errors if isinstance(error, DataError) for problem in error.problems]:
                 raise DataError(list(dict.fromkeys(problems)))
-            return torch.from_numpy(np.stack([crop.result() for crop in crops])).to(self._device)
+            return torch.from_numpy(np.stack([view.result() for view in views])).to(self._device)
 
         return collect
 
@@ -276,6 +302,12 @@ def pairs_that_fit(images: Tensor, owners: Tensor, captions: Tensor | None) -> T
     return fits if captions is None else fits.float() @ (captions[:, None] == captions).float() > 0
 
 
+def first_places(numbers: Tensor) -> Tensor:
+    """Return where each different number is first, in the order of the numbers, (L,), of numbers (C,), int64."""
+    order = numbers.argsort(stable=True)
+    return order[numbers[order].diff(prepend=numbers.new_tensor([-1])) > 0]
+
+
 def _lengths(lengths: np.ndarray | None, rows: np.ndarray) -> Tensor | None:
     """Return the sizes of the sets of a split's images, (I,), int64, on the CPU."""
     return None if lengths is None else torch.from_numpy(lengths[rows])
@@ -317,8 +349,8 @@ class Batch:
     """The data of one training step.
 
     Attributes:
-        images: Features, shape (I, D) or (I, R, D), float32, or sets of such; or pixels, shape (I, S, S, 3), uint8; or
-            all inputs by their names, see ``ResidentSplit.request_images``.
+        images: Features, shape (I, D) or (I, R, D), float32, or sets of such; or views of pictures, (I, ...); or all
+            inputs by their names, see ``ResidentSplit.request_images``.
         tokens: Word ids, shape (C, T), int64, 0 after each caption's end. Where the split has features of captions:
             these features, (C, D), float32. With further inputs of captions: ``Captions``.
         lengths: Tokens of each caption, shape (C,), int64, on the CPU; or laid out by a profile.
@@ -527,6 +559,9 @@ def _packed(groups: Iterable[Tensor], size: int) -> Iterator[Tensor]:
 
 def _pair_batch(split: ResidentSplit, captions: Tensor, images: ImageInputs, *, mask_duplicates: bool) -> Batch:
     owners = split.image_of_caption[captions]
+    if split.caption_labels is not None:
+        own = torch.eye(len(captions), dtype=torch.bool)
+        return _label_batch(split, Indices(owners, captions), images, own, mask_duplicates=mask_duplicates)
     tokens, lengths = split.captions(captions)
     diagonal = split.diagonal(len(captions))
     ignore = _also_fitting(split, owners, captions, diagonal) if mask_duplicates else None
@@ -537,10 +572,36 @@ def _pair_batch(split: ResidentSplit, captions: Tensor, images: ImageInputs, *, 
 def _image_batch(split: ResidentSplit, indices: Indices, images: ImageInputs, *, mask_duplicates: bool) -> Batch:
     part, captions = indices
     owners, groups = split.image_of_caption[captions], split.image_groups
+    if split.caption_labels is not None:
+        own = part[:, None] == owners
+        return _label_batch(split, indices, images, own, mask_duplicates=mask_duplicates)
     tokens, lengths = split.captions(captions)
     positives = (part[:, None] == owners).to(split.device, non_blocking=True)
     ignore = _also_fitting(split, part, captions, positives) if mask_duplicates else None
     return Batch(images, tokens, lengths, positives, ignore, groups[part], groups[owners])
+
+
+def _label_batch(
+    split: ResidentSplit, indices: Indices, images: ImageInputs, own: Tensor, *, mask_duplicates: bool
+) -> Batch:
+    """Return a batch whose captions are the drawn labels, each once; ``own`` are the pairs that were drawn, (I, C)."""
+    assert split.caption_labels is not None
+    part, captions = indices
+    distinct, column = split.caption_labels[captions].unique(return_inverse=True)
+    positives = own.float() @ torch.nn.functional.one_hot(column, len(distinct)).float() > 0
+    captions = captions[first_places(column)]
+    tokens, lengths = split.captions(captions)
+    ignore = split.fits(part, captions) & ~positives if mask_duplicates else None
+    groups = split.image_groups
+    return Batch(
+        images,
+        tokens,
+        lengths,
+        positives.to(split.device, non_blocking=True),
+        None if ignore is None else ignore.to(split.device, non_blocking=True),
+        groups[part],
+        groups[split.image_of_caption[captions]],
+    )
 
 
 def _also_fitting(split: ResidentSplit, images: Tensor, captions: Tensor, positives: Tensor) -> Tensor | None:

@@ -36,7 +36,7 @@ from trainables.data.inputs import (
     INPUTS,
     REGION_LENGTHS,
     CaptionInput,
-    Column,
+    ImageColumn,
     ImageInput,
     check_boxes,
     check_image_input,
@@ -57,6 +57,7 @@ from trainables.data.text_features import NAME as TFIDF
 from trainables.data.text_files import Strings, file_digest
 from trainables.data.tokenizers import (
     ENGLISH,
+    LABELS,
     REASONS,
     RULE,
     SPLITS_OF,
@@ -99,6 +100,8 @@ class Split:
         caption_groups: The same of captions with equal tokens, shape (C,).
         labels: Class of each image, shape (I,), int64, where images retrieve images of their class; ``None`` where
             images and captions retrieve each other. Caption i is then image i, with its features.
+        caption_labels: Number of the label that each caption is, shape (C,), int64 in [0, L), where captions are labels
+            that images share; ``None`` elsewhere. A label is then one candidate, see ``metrics.rank_labels``.
         feature_lengths: Number of regions, or frames, of each row of ``features``, shape (rows,), int64; ``None`` where
             all rows have equally many.
         columns: Further inputs of the images by their keys, see ``inputs.INPUTS``.
@@ -120,8 +123,9 @@ class Split:
     caption_features: np.ndarray | None = None
     caption_rows: np.ndarray | None = None
     labels: np.ndarray | None = None
+    caption_labels: np.ndarray | None = None
     feature_lengths: np.ndarray | None = None
-    columns: Mapping[str, Column] = field(default_factory=dict)
+    columns: Mapping[str, ImageColumn] = field(default_factory=dict)
     token_numbers: Mapping[str, np.ndarray] = field(default_factory=dict)
     caption_numbers: Mapping[str, np.ndarray] = field(default_factory=dict)
     image_groups: np.ndarray | None = None
@@ -148,6 +152,7 @@ class Split:
             captions=self.captions[:captions],
             caption_rows=None if self.caption_rows is None else self.caption_rows[:captions],
             labels=None if self.labels is None else self.labels[:images],
+            caption_labels=None if self.caption_labels is None else _numbered(self.caption_labels[:captions]),
             columns={key: replace(column, rows=column.rows[:images]) for key, column in self.columns.items()},
             token_numbers={key: values[: self.offsets[captions]] for key, values in self.token_numbers.items()},
             caption_numbers={key: values[:captions] for key, values in self.caption_numbers.items()},
@@ -257,7 +262,7 @@ def load_dataset(
         raise DataError(f"{folder}: the prepared dataset is damaged as soon as it is written; is the disk full?")
     splits = {
         split: _with_inputs(
-            _make_split(split, files.get(split), texts.get(split), arrays, has_labels=source.has_one_modality),
+            _make_split(split, files.get(split), texts.get(split), arrays, source),
             source.folder,
             inputs,
             opened[2][split],
@@ -304,6 +309,8 @@ def tokenizer_of(source: Source, name: str | None) -> Tokenizer:
         return find_tokenizer(name, source.folder)
     if source.has_one_modality:
         return ENGLISH
+    if source.has_label_sets:
+        return LABELS
 
     return _INFERRED[_facts_of(source)["tokenizer"]]
 
@@ -464,6 +471,8 @@ def check_modality(config: TrialConfig, data: Dataset) -> None:
         ConfigError: If model or metric is refused; the message names the models that read such a dataset, or the
             metric.
     """
+    if data.splits["train"].caption_labels is not None and config.loss_parameters.get("bank"):
+        raise ConfigError(f"{config.loss}.bank: a label of {data.name} is that of several images; leave bank out")
     if data.splits["train"].labels is None:
         if not metric_of(config.metric).of_captions:
             raise ConfigError(
@@ -497,7 +506,7 @@ def data_notes(config: TrialConfig, data: Dataset) -> Iterator[str]:
     if train.labels is not None:
         return
     tokenizer = data.vocabulary.tokenizer
-    if config.tokenizer is None and tokenizer != ENGLISH and not config.reads_text_features:
+    if config.tokenizer is None and tokenizer not in (ENGLISH, LABELS) and not config.reads_text_features:
         yield f"{data.name}: tokenizer {tokenizer.title}, inferred from the captions: {REASONS[tokenizer]}"
     most = int(np.bincount(train.image_of_caption).max())
     if training.batches == "images" and most < training.captions_per_image:
@@ -568,7 +577,7 @@ def _numbers(
 
 def _with_inputs(split: Split, folder: Path, inputs: Sequence[str], arrays: Mapping[str, np.ndarray]) -> Split:
     """Return a split with its further inputs, of the prepared ``arrays``."""
-    columns: dict[str, Column] = {}
+    columns: dict[str, ImageColumn] = {}
     tokens: dict[str, np.ndarray] = {}
     captions: dict[str, np.ndarray] = {}
     rows = {key.removeprefix("rows."): values for key, values in arrays.items() if key.startswith("rows.")}
@@ -582,12 +591,17 @@ def _with_inputs(split: Split, folder: Path, inputs: Sequence[str], arrays: Mapp
     return replace(split, columns=columns, token_numbers=tokens, caption_numbers=captions)
 
 
+def _numbered(groups: np.ndarray) -> np.ndarray:
+    """Return numbers in [0, L) for L different ones, int64."""
+    return np.unique(groups, return_inverse=True)[1].astype(np.int64)
+
+
 def _sidecars(files: Iterable[Path]) -> list[Path]:
     files = dict.fromkeys(files)
     return [path for features in (*files, *view_files(files)) for path in sidecars(features) if path.exists()]
 
 
-def _make_split(name: str, path: Path | None, text: Path | None, arrays: SplitArrays, *, has_labels: bool) -> Split:
+def _make_split(name: str, path: Path | None, text: Path | None, arrays: SplitArrays, source: Source) -> Split:
     count = len(arrays["image_rows"])
     features = open_features(path) if path else np.empty((count, 0), dtype=np.float32)
     views = next((open_views(file) for file in view_files([path] if path else [])), None)
@@ -601,8 +615,10 @@ def _make_split(name: str, path: Path | None, text: Path | None, arrays: SplitAr
         feature_lengths=lengths,
         **cast(dict[str, Any], arrays),
     )
-    if not has_labels:
+    if source.has_label_sets:
+        return replace(made, caption_labels=_numbered(np.asarray(made.caption_groups)))
+    if not source.has_one_modality:
         return made
     # The captions are the images, labelled by the class that is a caption.
-    labels = np.unique(list(made.captions), return_inverse=True)[1].astype(np.int64)
+    labels = _numbered(np.array(list(made.captions)))
     return replace(made, labels=labels, caption_features=features, caption_rows=made.image_rows)

@@ -61,7 +61,7 @@ def crops_of(size: int, augmentations: int, seed: int) -> Callable[[Frame, int],
 
 
 @dataclass(frozen=True)
-class Plan:
+class ExtractionPlan:
     """Which features of a dataset's images, or of its captions, are computed in which shards.
 
     Attributes:
@@ -105,7 +105,7 @@ ShardResult = tuple[int, list[str]]
 """Number of items of a shard, and a line for each item that cannot be read; a shard with such is not written."""
 
 
-def open_shards(plan: Plan) -> list[int]:
+def open_shards(plan: ExtractionPlan) -> list[int]:
     """Make the folder of the shards, or resume in it, and return the shards that are still to do.
 
     Raises:
@@ -128,7 +128,9 @@ def open_shards(plan: Plan) -> list[int]:
     return [shard for shard in range(plan.shard_count) if not plan.is_done(shard)]
 
 
-def extract_shards(plan: Plan, shards: Sequence[int], encoder: Encoder, threads: int) -> Iterator[ShardResult]:
+def extract_shards(
+    plan: ExtractionPlan, shards: Sequence[int], encoder: Encoder, threads: int
+) -> Iterator[ShardResult]:
     """Compute and write some shards, one after the other.
 
     Other processes may work on other shards. ``threads`` >= 1 prepare items.
@@ -145,7 +147,7 @@ def joined_mark(name: str) -> str:
     return f"{name}.joined"
 
 
-def join_shards(plan: Plan, out: Path) -> list[Path]:
+def join_shards(plan: ExtractionPlan, out: Path) -> list[Path]:
     """Join all shards into feature files with their origin beside them, and return the paths of the features."""
     written = []
     for kind in plan.kinds:
@@ -166,7 +168,7 @@ def join_shards(plan: Plan, out: Path) -> list[Path]:
     return written
 
 
-def _write_boxes(plan: Plan, path: Path, images: int, regions: int) -> list[Path]:
+def _write_boxes(plan: ExtractionPlan, path: Path, images: int, regions: int) -> list[Path]:
     """Write the boxes of the regions and return their path, or nothing where regions are no grid."""
     if math.isqrt(regions) ** 2 != regions:
         # A backbone of tokens may have one that is no cell.
@@ -194,13 +196,13 @@ def grid_boxes(images: int, regions: int) -> np.ndarray:
     return np.tile(corners, (images, 1, 1))
 
 
-def joined_rows(plan: Plan, kind: str) -> np.ndarray:
+def joined_rows(plan: ExtractionPlan, kind: str) -> np.ndarray:
     """Return the features of all images of a plan, (rows, ...), float16, of its shards."""
     return np.concatenate([block[:, 0] for block in _blocks(plan, kind)])
 
 
 def _extract_shard(
-    plan: Plan, shard: int, prepared: Iterator[tuple[int, np.ndarray | str]], encoder: Encoder
+    plan: ExtractionPlan, shard: int, prepared: Iterator[tuple[int, np.ndarray | str]], encoder: Encoder
 ) -> ShardResult:
     """Encode the views of a shard's items and write the features, or return the items that cannot be read."""
     problems: list[str] = []
@@ -227,7 +229,7 @@ def _extract_shard(
     return len(plan.rows(shard)), problems
 
 
-def _prepared(plan: Plan, row: int, encoder: Encoder) -> tuple[int, np.ndarray | str]:
+def _prepared(plan: ExtractionPlan, row: int, encoder: Encoder) -> tuple[int, np.ndarray | str]:
     """Return the views of an item, (1 + augmentations, ...), or why it cannot be read."""
     try:
         return row, encoder.prepare(plan.items[row], row)
@@ -236,7 +238,7 @@ def _prepared(plan: Plan, row: int, encoder: Encoder) -> tuple[int, np.ndarray |
 
 
 def _ahead(
-    plan: Plan, rows: Iterable[int], encoder: Encoder, pool: ThreadPoolExecutor
+    plan: ExtractionPlan, rows: Iterable[int], encoder: Encoder, pool: ThreadPoolExecutor
 ) -> Iterator[tuple[int, np.ndarray | str]]:
     """Yield the views of some rows in order; at most two batches are prepared ahead."""
     waiting: deque[Future[tuple[int, np.ndarray | str]]] = deque()
@@ -248,7 +250,7 @@ def _ahead(
         yield waiting.popleft().result()
 
 
-def _blocks(plan: Plan, kind: str) -> Iterator[np.ndarray]:
+def _blocks(plan: ExtractionPlan, kind: str) -> Iterator[np.ndarray]:
     """Yield the shards of a kind, each (its rows, 1 + augmentations, ...), all of one dtype and shape of features."""
     first: np.ndarray | None = None
     for shard in range(plan.shard_count):

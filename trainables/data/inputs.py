@@ -30,7 +30,7 @@ REGION_LENGTHS = "region_lengths.npy"
 
 
 @dataclass(frozen=True, eq=False)
-class Column:
+class ImageColumn:
     """One input of the images of a split.
 
     Attributes:
@@ -223,7 +223,7 @@ def check_boxes(boxes: Path, features: Path) -> list[str]:
     return []
 
 
-def image_columns(corpus_rows: Mapping[str, np.ndarray], folder: Path, name: str) -> dict[str, Column]:
+def image_columns(corpus_rows: Mapping[str, np.ndarray], folder: Path, name: str) -> dict[str, ImageColumn]:
     """Return the columns of an input, by their keys, whose rows are given by key."""
     entry = INPUTS[name]
     assert isinstance(entry, ImageInput)
@@ -233,7 +233,7 @@ def image_columns(corpus_rows: Mapping[str, np.ndarray], folder: Path, name: str
         lengths = lengths_of(path, values) if entry.has_lengths else None
         if entry.has_lengths and lengths is None:
             lengths = np.full(len(values), values.shape[1] if values.ndim == 3 else 1, dtype=np.int64)
-        columns[key] = Column(values, corpus_rows[key], lengths)
+        columns[key] = ImageColumn(values, corpus_rows[key], lengths)
     return columns
 
 

@@ -20,7 +20,7 @@ SHARE = 0.99
 """Least share of these batches that fit their profile."""
 
 
-class Layout(NamedTuple):
+class TokenLayout(NamedTuple):
     """Where the tokens of captions lie when all first tokens come first, the longest caption first in each step.
 
     Attributes:
@@ -69,7 +69,7 @@ class ProfiledLengths:
     """
 
     values: Tensor
-    layout: Layout
+    layout: TokenLayout
 
 
 Lengths = Tensor | ProfiledLengths
@@ -116,8 +116,8 @@ class LengthProfile:
         return self.laid(*(part.to(self._device) for part in (lengths, order, order.argsort())))
 
     def laid(self, lengths: Tensor, order: Tensor, places: Tensor) -> ProfiledLengths:
-        """Return a batch's lengths with its order and places, see ``Layout``, all of shape (C,) on the device."""
-        return ProfiledLengths(lengths, Layout(*self._fixed, order[None], places[None]))
+        """Return a batch's lengths with its order and places, see ``TokenLayout``, all of shape (C,) on the device."""
+        return ProfiledLengths(lengths, TokenLayout(*self._fixed, order[None], places[None]))
 
     @cached_property
     def _fixed(self) -> tuple[list[int], Tensor, Tensor, Tensor]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trainables.data.sentences import Layout, Sentence, text_key
+from trainables.data.sentences import Sentence, WordLayout, text_key
 from trainables.data.text_files import read_lines
 
 COLUMNS = 10
@@ -52,7 +52,7 @@ def read_parses(path: Path, problems: list[str]) -> dict[str, Sentence]:
     return sentences
 
 
-def number_heads(words: tuple[Word, ...], layout: Layout) -> Mapping[str, np.ndarray]:
+def number_heads(words: tuple[Word, ...], layout: WordLayout) -> Mapping[str, np.ndarray]:
     """Return ``heads``: the place of each token's head in its caption, (T,), int16; its own place where it has none.
 
     The first token of a word has the first token of the word's head; another token of a word has the word's first.

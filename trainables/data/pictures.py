@@ -21,6 +21,7 @@ import warnings
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -31,6 +32,7 @@ import numpy as np
 
 from trainables.allotment import usable_cpus
 from trainables.data.corpus import SPLITS, Corpus
+from trainables.data.reading import View
 from trainables.data.text_files import Strings
 from trainables.errors import DataError
 
@@ -222,10 +224,17 @@ def center_crop(image: "PIL.Image.Image", size: int) -> np.ndarray:
 
 def random_crop(image: "PIL.Image.Image", size: int, random: np.random.Generator) -> np.ndarray:
     """Resize a random part to the crop and mirror it half of the time, shape (size, size, 3), uint8."""
-    left, top, width, height = _random_box(*image.size, random)
-    image = image.crop((left, top, left + width, top + height))
-    pixels = np.asarray(image.resize((size, size), _pillow().Resampling.BILINEAR))
+    pixels = np.asarray(random_part(image, size, random))
     return pixels[:, ::-1] if random.random() < 0.5 else pixels
+
+
+def random_part(
+    image: "PIL.Image.Image", size: int, random: np.random.Generator, least_area: float = AREA[0]
+) -> "PIL.Image.Image":
+    """Return a random part of at least a share of the area, in (0, 1], resized to ``size`` x ``size``."""
+    left, top, width, height = _random_box(*image.size, random, least_area)
+    part = image.crop((left, top, left + width, top + height))
+    return part.resize((size, size), _pillow().Resampling.BILINEAR)
 
 
 def resized_side(size: int) -> int:
@@ -266,10 +275,10 @@ def _reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _random_box(width: int, height: int, random: np.random.Generator) -> tuple[int, int, int, int]:
+def _random_box(width: int, height: int, random: np.random.Generator, least_area: float) -> tuple[int, int, int, int]:
     """Draw left, top, width and height of a part; after ten misfits, take the largest part in the centre."""
     for _ in range(10):
-        area = width * height * random.uniform(*AREA)
+        area = width * height * random.uniform(least_area, AREA[1])
         aspect = math.exp(random.uniform(math.log(ASPECT[0]), math.log(ASPECT[1])))
         w, h = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
         if 0 < w <= width and 0 < h <= height:
@@ -277,6 +286,17 @@ def _random_box(width: int, height: int, random: np.random.Generator) -> tuple[i
     w = min(width, round(height * ASPECT[1]))
     h = min(height, round(width / ASPECT[0]))
     return (width - w) // 2, (height - h) // 2, w, h
+
+
+@dataclass(frozen=True)
+class Crop:
+    """The view of a backbone: the centre, or a random part; shape (size, size, 3), uint8."""
+
+    size: int
+
+    def __call__(self, image: "PIL.Image.Image", random: np.random.Generator | None) -> np.ndarray:
+        """See ``trainables.data.reading.View``."""
+        return center_crop(image, self.size) if random is None else random_crop(image, self.size, random)
 
 
 class ImageFiles(NamedTuple):
@@ -289,8 +309,8 @@ class ImageFiles(NamedTuple):
     names: Strings
     ids: Strings
 
-    def crop(self, row: int, size: int, draw: int | None) -> np.ndarray:
-        """Return the centre of an image, or with a seed ``draw`` a random part of it: (size, size, 3), uint8.
+    def read(self, row: int, view: View, draw: int | None) -> np.ndarray:
+        """Return a view of an image, or with a seed ``draw`` of a random part of it.
 
         Raises:
             DataError: If the file cannot be read.
@@ -299,9 +319,7 @@ class ImageFiles(NamedTuple):
             image = decode(self.folder / self.names[row])
         except DataError as error:
             raise DataError(f"image {self.ids[row]!r}: {error}") from error
-        if draw is None:
-            return center_crop(image, size)
-        return random_crop(image, size, np.random.default_rng((draw, row)))
+        return view(image, None if draw is None else np.random.default_rng((draw, row)))
 
 
 def find_image_files(

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trainables.data.sentences import Layout, Sentence, text_key
+from trainables.data.sentences import Sentence, WordLayout, text_key
 from trainables.data.text_files import numbered_lines, read_json
 from trainables.errors import DataError
 
@@ -70,7 +70,7 @@ def read_role_graphs(path: Path, problems: list[str]) -> dict[str, Sentence]:
     return sentences
 
 
-def number_graph(graph: RoleGraph, layout: Layout) -> Mapping[str, np.ndarray]:
+def number_graph(graph: RoleGraph, layout: WordLayout) -> Mapping[str, np.ndarray]:
     """Return the numbers of a role graph.
 
     Returns:

@@ -34,7 +34,7 @@ class Sentence(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Layout:
+class WordLayout:
     """A sentence's words on a caption's tokens.
 
     Attributes:
@@ -48,7 +48,7 @@ class Layout:
     first: Sequence[int]
 
 
-Number = Callable[[Any, Layout], Mapping[str, np.ndarray]]
+Number = Callable[[Any, WordLayout], Mapping[str, np.ndarray]]
 """Makes whole numbers, by their names, of a sentence's content: of each token (T,), or of the caption."""
 
 
@@ -62,19 +62,19 @@ def text_key(text: str) -> str:
     return "".join(text.casefold().split())
 
 
-def lay(words: Sequence[str], tokens: Sequence[str]) -> Layout:
+def lay(words: Sequence[str], tokens: Sequence[str]) -> WordLayout:
     """Lay the words of a sentence on the tokens of a caption, which lie between start and end.
 
     Example:
         >>> lay(["do", "n't", "run"], ["don't", "run"])
-        Layout(tokens=4, word_of=[-1, 0, 2, -1], first=[1, 1, 2])
+        WordLayout(tokens=4, word_of=[-1, 0, 2, -1], first=[1, 1, 2])
     """
     text = text_key("".join(words))
     word_starts = _starts([text_key(word) for word in words], text)
     token_starts = _starts([text_key(token) for token in tokens], text)
     word_of = [-1, *(_holder(word_starts, start) for start in token_starts), -1]
     first = [place + 1 if (place := _holder(token_starts, start)) >= 0 else -1 for start in word_starts]
-    return Layout(len(tokens) + 2, word_of, first)
+    return WordLayout(len(tokens) + 2, word_of, first)
 
 
 def _starts(pieces: Sequence[str], text: str) -> list[int]:

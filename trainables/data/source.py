@@ -16,7 +16,18 @@ import numpy as np
 
 from trainables.config import TEXT
 from trainables.data.corpus import SPLITS, Corpus
-from trainables.data.formats import clip_retrieval, clips, coco, flickr, karpathy, labels, msrvtt, precomputed
+from trainables.data.formats import (
+    clip_retrieval,
+    clips,
+    coco,
+    flickr,
+    karpathy,
+    label_sets,
+    labels,
+    msrvtt,
+    passages,
+    precomputed,
+)
 from trainables.data.importing.sources import describe_folder
 from trainables.data.npy_files import SAFETENSORS
 from trainables.errors import Blaming, DataError
@@ -28,7 +39,8 @@ class Format(Protocol):
     """A module that reads one format.
 
     A module whose files hold features as well has a function ``own_features(files)``, which returns their files by kind
-    and split. A module of one modality has ``ONE_MODALITY = True``: a caption is the class of its image.
+    and split. A module of one modality has ``ONE_MODALITY = True``: a caption is the class of its image. One whose
+    captions are labels that images share has ``LABEL_SETS = True``, and one whose images are passages ``PASSAGES``.
     """
 
     FORMAT: str
@@ -44,7 +56,10 @@ SUFFIXES = (".npy", SAFETENSORS)
 """Suffixes of feature files, in the order in which they are looked for."""
 
 # COCO first: its folders often hold the Karpathy JSON as well, for the splits.
-FORMATS: tuple[Format, ...] = (coco, karpathy, flickr, precomputed, clip_retrieval, labels, msrvtt, clips)
+FORMATS: tuple[Format, ...] = (
+    *(coco, karpathy, flickr, precomputed, clip_retrieval),
+    *(label_sets, labels, passages, msrvtt, clips),
+)
 
 
 @dataclass(frozen=True)
@@ -76,6 +91,16 @@ class Source:
         """Whether images retrieve images of their class instead of captions."""
         return bool(getattr(self.format, "ONE_MODALITY", False))
 
+    @property
+    def has_label_sets(self) -> bool:
+        """Whether captions are labels of a vocabulary, which images share."""
+        return bool(getattr(self.format, "LABEL_SETS", False))
+
+    @property
+    def has_passages(self) -> bool:
+        """Whether images are passages: the id of each is its text."""
+        return bool(getattr(self.format, "PASSAGES", False))
+
     def feature_kinds(self) -> list[str]:
         """Return the kinds of existing features, e.g. ``global`` and ``regions``."""
         stems = sorted({path.stem for suffix in SUFFIXES for path in self.folder.glob(f"features_*{suffix}")})
@@ -95,7 +120,7 @@ class Source:
             there = ", ".join(self.feature_kinds()) or "none"
             raise DataError(
                 f"{path}: no such features; there are: {there}. Ask for one of these, or make them with "
-                f"`orchestrator data extract {self.name}{EXTRACTED_BY.get(kind, '')}`"
+                f"`orchestrator data extract {self.name}{EXTRACTED_BY.get(TEXT if self.has_passages else kind, '')}`"
                 f"{_to_rename(self.folder) if there == 'none' else ''}"
             )
         return dict.fromkeys(SPLITS, path)

@@ -6,7 +6,7 @@ compatibility normalisation (NFKC). A full stop or colon between letters parts w
 Han and Hiragana characters are tokens of their own, as there. ``characters`` also takes the characters of the other
 scripts without spaces one by one, and words of all other scripts as ``words`` does. Marks such as vowel signs stay with
 their letter. All three keep punctuation. A ``tokenizer.json`` is read by the package ``tokenizers``; nothing in such a
-file is code, and nothing is downloaded.
+file is code, and nothing is downloaded. ``labels`` takes a whole caption, folded, for one token.
 
 Of a vocabulary, ids 0 to 3 are fixed. The words that are seen often enough follow by descending count and then by the
 alphabet. So the ids are the same on every machine (the published code numbers them in dictionary order).
@@ -79,6 +79,11 @@ class Tokenizer:
         return f"{Path(self.name).name} sha256:{hashlib.sha256(self.content.encode()).hexdigest()}"
 
     @property
+    def threshold(self) -> int:
+        """Least number of times that a token of the vocabulary is seen; of labels all count."""
+        return 1 if self.name == TOKENIZERS[-1] else THRESHOLD
+
+    @property
     def title(self) -> str:
         """The name for people."""
         return self.name if self.content is None else Path(self.name).name
@@ -117,15 +122,26 @@ def tokenize_characters(caption: str) -> list[str]:
     return _pattern(_UNSPACED).findall(_folded(caption))
 
 
-ENGLISH, WORDS, CHARACTERS = map(Tokenizer, TOKENIZERS)
+def tokenize_label(caption: str) -> list[str]:
+    """Return a caption as one token, case-folded.
+
+    Example:
+        >>> tokenize_label("Black  cat ")
+        ['black cat']
+    """
+    return [" ".join(_folded(caption).split())]
+
+
+ENGLISH, WORDS, CHARACTERS, LABELS = map(Tokenizer, TOKENIZERS)
 _CUT: dict[str, Callable[[str], list[str]]] = dict(
-    zip(TOKENIZERS, (tokenize_english, tokenize_words, tokenize_characters), strict=True)
+    zip(TOKENIZERS, (tokenize_english, tokenize_words, tokenize_characters, tokenize_label), strict=True)
 )
 
 REASONS = {
     ENGLISH: "the letters are a to z",
     WORDS: "letters beyond a to z, and spaces between words",
     CHARACTERS: "most letters are of scripts without spaces between words",
+    LABELS: "a caption is a label",
 }
 """Tokenizer -> why ``infer_tokenizer`` chose it."""
 
@@ -248,8 +264,9 @@ class Vocabulary:
 
     @classmethod
     def from_counts(cls, counts: Mapping[str, int], tokenizer: Tokenizer = ENGLISH) -> "Vocabulary":
-        """Number the words that are counted at least ``THRESHOLD`` times: the frequent first, then by the alphabet."""
-        frequent = [word for word, count in counts.items() if count >= THRESHOLD and word not in SPECIAL]
+        """Number the words that are counted often enough: the frequent first, then by the alphabet."""
+        least = tokenizer.threshold
+        frequent = [word for word, count in counts.items() if count >= least and word not in SPECIAL]
         return cls(SPECIAL + tuple(sorted(frequent, key=lambda word: (-counts[word], word))), tokenizer)
 
     def __len__(self) -> int:

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import open_clip
 import open_clip.transform
-import torch
 from open_clip.pretrained import get_pretrained_cfg, list_pretrained_tags_by_model
 from safetensors import SafetensorError
+from torch import Tensor
 
 from trainables.encoders.pretrained import (
     CAPTIONS,
@@ -28,6 +28,7 @@ from trainables.encoders.pretrained import (
     offline,
     tensor_files,
     text_files,
+    unit,
 )
 from trainables.errors import reason_of
 from trainables.files import parse_state
@@ -49,7 +50,10 @@ class OpenClipEncoder(PretrainedEncoder):
 
     def __init__(self, model: Any, tokenizer: Any, files: Mapping[str, Path | str], device: str) -> None:
         self.network = model.eval().requires_grad_(False).to(device)
-        self._tokenizer, self._files, self._device = tokenizer, files, device
+        self._tokenizer, self._files = tokenizer, files
+        self.context_length = int(tokenizer.context_length)
+        # The tokenizer of open_clip itself pads with 0.
+        self.padding = int(getattr(getattr(tokenizer, "tokenizer", None), "pad_token_id", 0) or 0)
         prepared = open_clip.transform.PreprocessCfg(**model.visual.preprocess_cfg)
         self._transform = open_clip.transform.image_transform_v2(prepared, is_train=False)
         self.transform = str(prepared)
@@ -59,17 +63,19 @@ class OpenClipEncoder(PretrainedEncoder):
         pixels: np.ndarray = self._transform(picture).numpy()
         return pixels
 
-    @torch.inference_mode()
-    def encode_images(self, pixels: np.ndarray) -> np.ndarray:
+    def image_vectors(self, pixels: Tensor) -> Tensor:
         """See ``PretrainedEncoder``."""
-        vectors = self.network.encode_image(torch.from_numpy(pixels).to(self._device), normalize=True)
-        return vectors.float().cpu().numpy()
+        return unit(self.network.encode_image(pixels))
 
-    @torch.inference_mode()
-    def encode_captions(self, captions: Sequence[str]) -> np.ndarray:
+    def number(self, captions: Sequence[str]) -> list[np.ndarray]:
         """See ``PretrainedEncoder``."""
-        vectors = self.network.encode_text(self._tokenizer(list(captions)).to(self._device), normalize=True)
-        return vectors.float().cpu().numpy()
+        padded = self._tokenizer(list(captions)).numpy()
+        # The padding behind a caption alone: SigLIP's id of it may stand in a caption too.
+        lengths = padded.shape[1] - (padded[:, ::-1] != self.padding).argmax(1)
+        return [row[:length] for row, length in zip(padded, lengths, strict=True)]
+
+    def _vectors_of(self, tokens: Tensor, inside: Tensor) -> Tensor:
+        return unit(self.network.encode_text(tokens))
 
     def files(self) -> Mapping[str, Path | str]:
         """See ``PretrainedEncoder``."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from torch.nn.functional import normalize
+from torch import Tensor
 from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
 
 from trainables.encoders.pretrained import (
@@ -25,6 +25,7 @@ from trainables.encoders.pretrained import (
     offline,
     tensor_files,
     text_files,
+    unit,
 )
 from trainables.errors import reason_of
 from trainables.files import parse_state
@@ -84,29 +85,28 @@ class TransformersEncoder(PretrainedEncoder):
         self.transform = json.dumps(self._processor.to_dict(), sort_keys=True, default=str)
         if CAPTIONS in self.sides:
             self._tokenizer = AutoTokenizer.from_pretrained(folder, **options)
+            self.context_length = int(model.config.text_config.max_position_embeddings)
+            self.padding = int(self._tokenizer.pad_token_id or 0)
 
     def prepare(self, picture: Any) -> np.ndarray:
         """See ``PretrainedEncoder``."""
         pixels: np.ndarray = self._processor(images=picture, return_tensors="pt")["pixel_values"][0].numpy()
         return pixels
 
-    @torch.inference_mode()
-    def encode_images(self, pixels: np.ndarray) -> np.ndarray:
+    def image_vectors(self, pixels: Tensor) -> Tensor:
         """See ``PretrainedEncoder``."""
-        batch = torch.from_numpy(pixels).to(self._device)
         # Of a model with captions, the vectors of its joint space.
         encode = self.network.get_image_features if CAPTIONS in self.sides else self.network
-        return normalize(encode(pixel_values=batch).pooler_output, dim=-1).float().cpu().numpy()
+        return unit(encode(pixel_values=pixels).pooler_output)
 
-    @torch.inference_mode()
-    def encode_captions(self, captions: Sequence[str]) -> np.ndarray:
+    def number(self, captions: Sequence[str]) -> list[np.ndarray]:
         """See ``PretrainedEncoder``."""
-        length = self.network.config.text_config.max_position_embeddings
-        options = {"padding": "max_length", "max_length": length, "truncation": True, "return_tensors": "pt"}
-        tokens = self._tokenizer(list(captions), **options).to(self._device)
-        mask = {} if self._kind in WITHOUT_MASK else {"attention_mask": tokens["attention_mask"]}
-        vectors = self.network.get_text_features(input_ids=tokens["input_ids"], **mask).pooler_output
-        return normalize(vectors, dim=-1).float().cpu().numpy()
+        numbered = self._tokenizer(list(captions), max_length=self.context_length, truncation=True)
+        return [np.array(ids, dtype=np.int64) for ids in numbered["input_ids"]]
+
+    def _vectors_of(self, tokens: Tensor, inside: Tensor) -> Tensor:
+        mask = {} if self._kind in WITHOUT_MASK else {"attention_mask": inside.long()}
+        return unit(self.network.get_text_features(input_ids=tokens, **mask).pooler_output)
 
     def files(self) -> Mapping[str, Path | str]:
         """See ``PretrainedEncoder``."""

@@ -5,7 +5,7 @@ A loss is a frozen dataclass whose fields are its hyper-parameters, numbers or t
     loss(similarity, positives, ignore=None) -> Tensor of shape (...)
 
 with ``similarity`` of shape (..., I, C), ``positives`` and ``ignore`` bool of shape (I, C). The module ``directions``
-checks these arguments.
+checks these arguments. Losses that ship also take ``candidates``, see ``trainables.bank``.
 """
 
 from dataclasses import fields
@@ -17,10 +17,9 @@ from trainables.errors import Blaming, ConfigError
 from trainables.loss_parameters import LOSS_TABLE
 from trainables.losses.directions import Contributions, Direction, NotANumberError
 from trainables.losses.plugin_loss import make_loss
-from trainables.losses.ranking import WARP
 from trainables.plugins.in_use import NameTable, class_at, find_owner, run_offer
 
-__all__ = ["LOSSES", "Contributions", "Direction", "Loss", "NotANumberError", "bank_size", "build_loss", "loss_class"]
+__all__ = ["LOSSES", "Contributions", "Direction", "Loss", "NotANumberError", "build_loss", "loss_class"]
 
 
 class Loss(Protocol):
@@ -77,8 +76,3 @@ def loss_class(name: str) -> type:
     if name not in LOSSES and find_owner("losses", name) is None:
         raise ConfigError(f"loss must be one of {', '.join(LOSSES)}, got {name!r}")
     return LOSSES[name]
-
-
-def bank_size(loss: object) -> int:
-    """Return the number of images, and of captions, in the bank that a loss asks for; 0 if it asks for none."""
-    return int(loss.bank) if isinstance(loss, WARP) else 0

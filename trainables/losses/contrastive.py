@@ -57,7 +57,7 @@ from torch.nn.functional import logsigmoid
 
 from trainables.hyper_parameters import Entries
 from trainables.loss_parameters import LOSS_PARAMETERS
-from trainables.losses.directions import Contributions, Direction, TwoDirections, directions, with_hardest
+from trainables.losses.directions import Candidates, Contributions, Direction, TwoDirections, directions, with_hardest
 from trainables.losses.parameters import LearnableParameter, Parameter, check_parameters, per_query, per_score
 
 HardnessMode = Literal["all", "hardest"]
@@ -191,16 +191,16 @@ class Sigmoid:
     def __post_init__(self) -> None:
         check_parameters(self, self.parameters)
 
-    def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
+    def __call__(
+        self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None, candidates: Candidates | None = None
+    ) -> Tensor:
         """Return the loss, shape (...), >= 0; arguments and errors as in ``directions``."""
-        i2t, _ = directions(similarity, positives, ignore)
-        logits = self._logits(i2t)
-        costs = -logsigmoid(torch.where(i2t.positives, logits, -logits))
-        if i2t.ignored is not None:
-            costs = costs.masked_fill(i2t.ignored, 0.0)
-        # Both directions sum the same costs; each direction divides the sum by the number of its queries.
+        i2t, t2i = directions(similarity, positives, ignore, candidates)
         images, captions = positives.shape
-        return costs.sum((-2, -1)) * (1 / images + 1 / captions) / 2
+        if candidates is not None:
+            return (self._costs(i2t) / images + self._costs(t2i) / captions) / 2
+        # Both directions sum the same costs; each direction divides the sum by the number of its queries.
+        return self._costs(i2t) * (1 / images + 1 / captions) / 2
 
     def contributions(self, direction: Direction) -> Contributions:
         """A negative's weight is sigmoid(z), a positive's sigmoid(-z): the error of each decision.
@@ -210,6 +210,14 @@ class Sigmoid:
         logits = self._logits(direction)
         negatives = logits.sigmoid().masked_fill(~direction.negatives, 0.0)
         return Contributions(direction.rows(negatives), direction.of_pairs((-logits).sigmoid()))
+
+    def _costs(self, direction: Direction) -> Tensor:
+        """Return the sum of the costs of all pairs, shape (...)."""
+        logits = self._logits(direction)
+        costs = -logsigmoid(torch.where(direction.positives, logits, -logits))
+        if direction.ignored is not None:
+            costs = costs.masked_fill(direction.ignored, 0.0)
+        return costs.sum((-2, -1))
 
     def _logits(self, direction: Direction) -> Tensor:
         """Return z of each pair, shape (..., Q, M)."""

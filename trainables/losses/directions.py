@@ -117,11 +117,12 @@ class ConstantCandidates(NamedTuple):
         )
 
 
+Candidates = tuple[ConstantCandidates, ConstantCandidates]
+"""The candidates of the images, and of the captions, of a batch."""
+
+
 def directions(
-    similarity: Tensor,
-    positives: Tensor,
-    ignore: Tensor | None = None,
-    candidates: tuple[ConstantCandidates, ConstantCandidates] | None = None,
+    similarity: Tensor, positives: Tensor, ignore: Tensor | None = None, candidates: Candidates | None = None
 ) -> tuple[Direction, Direction]:
     """Check a batch and return its two retrieval tasks, i2t and t2i.
 
@@ -153,9 +154,11 @@ def directions(
 class TwoDirections(ABC):
     """A loss that is the sum of one formula over the two directions."""
 
-    def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
+    def __call__(
+        self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None, candidates: Candidates | None = None
+    ) -> Tensor:
         """Return the loss, shape (...); arguments and errors as in ``directions``."""
-        i2t, t2i = directions(similarity, positives, ignore)
+        i2t, t2i = directions(similarity, positives, ignore, candidates)
         return self._part(i2t) + self._part(t2i)
 
     @abstractmethod

@@ -28,7 +28,7 @@ from torch import Tensor
 from trainables.errors import ConfigError
 from trainables.hyper_parameters import Entries
 from trainables.loss_parameters import LOSS_PARAMETERS
-from trainables.losses.directions import Contributions, Direction, Negatives, counted_negatives, directions
+from trainables.losses.directions import Candidates, Contributions, Direction, Negatives, counted_negatives, directions
 from trainables.losses.parameters import Parameter, check_parameters, numbers_of, per_score
 from trainables.parameter_values import Kind, constant_problem, domain_of, require_finite, sign_problem
 
@@ -39,9 +39,11 @@ Coefficients = Sequence[float] | Tensor
 class MeanOverPairs(ABC):
     """A loss that is the sum of the costs of all pairs in both directions, over the number of positive pairs."""
 
-    def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
+    def __call__(
+        self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None, candidates: Candidates | None = None
+    ) -> Tensor:
         """Return the loss, shape (...), >= 0; arguments and errors as in ``directions``."""
-        i2t, t2i = directions(similarity, positives, ignore)
+        i2t, t2i = directions(similarity, positives, ignore, candidates)
         return (self._costs(i2t).sum(-1) + self._costs(t2i).sum(-1)) / i2t.query.shape[0]
 
     @abstractmethod

@@ -27,7 +27,7 @@ The mean over all pairs of a query and a positive is taken. With one positive ea
 every rank has weight 1.
 
 WSABIE draws from the whole train split. With a bank, M counts the embeddings of earlier batches too, and the gradient
-goes to the query alone (``trainables.training_steps``).
+goes to the query alone (``trainables.bank``).
 
 The sequence of draws is not simulated: with V of M negatives violating, N is geometric with success probability V / M,
 and the violator is uniform among the V. One number is drawn for N and one for the violator, which gives the exact joint
@@ -53,7 +53,7 @@ from torch import Tensor
 
 from trainables.hyper_parameters import Entries
 from trainables.loss_parameters import LOSS_PARAMETERS
-from trainables.losses.directions import ConstantCandidates, Contributions, Direction, directions
+from trainables.losses.directions import Candidates, Contributions, Direction, directions
 from trainables.losses.parameters import Parameter, check_parameters, per_query, per_score
 
 
@@ -78,9 +78,11 @@ class SmoothAP:
     def __post_init__(self) -> None:
         check_parameters(self, self.parameters)
 
-    def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
+    def __call__(
+        self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None, candidates: Candidates | None = None
+    ) -> Tensor:
         """Return the loss, shape (...), in [0, 1]; arguments and errors as in ``directions``."""
-        i2t, t2i = directions(similarity, positives, ignore)
+        i2t, t2i = directions(similarity, positives, ignore, candidates)
         return 1 - (self._mean_precision(i2t) + self._mean_precision(t2i)) / 2
 
     def contributions(self, direction: Direction) -> Contributions:
@@ -139,8 +141,6 @@ class WARP:
         direction: ``i2t`` (the published direction), ``t2i``, or ``both``: the sum of the two.
         rank_weight: ``harmonic`` (as published), ``constant`` or ``top_k``: how a rank weighs.
         top: With ``top_k``, the ranks beyond which a rank weighs no more, >= 1; a number or shape (...).
-        bank: Largest number of images, and of captions, of an epoch's earlier batches among which negatives are drawn
-            too, >= 0; 0 draws from the batch alone. The training gives them as ``candidates``.
     """
 
     parameters: ClassVar[Entries] = LOSS_PARAMETERS["warp"]
@@ -148,17 +148,12 @@ class WARP:
     direction: Literal["both", "i2t", "t2i"] = parameters["direction"].default
     rank_weight: Literal["harmonic", "constant", "top_k"] = parameters["rank_weight"].default
     top: int | Tensor = parameters["top"].default
-    bank: int | Tensor = parameters["bank"].default
 
     def __post_init__(self) -> None:
         check_parameters(self, self.parameters)
 
     def __call__(
-        self,
-        similarity: Tensor,
-        positives: Tensor,
-        ignore: Tensor | None = None,
-        candidates: tuple[ConstantCandidates, ConstantCandidates] | None = None,
+        self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None, candidates: Candidates | None = None
     ) -> Tensor:
         """Return the loss, shape (...), >= 0; arguments and errors as in ``directions``."""
         i2t, t2i = directions(similarity, positives, ignore, candidates)

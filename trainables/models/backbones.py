@@ -8,7 +8,6 @@ References:
     [Faghri2018] Faghri et al., VSE++. arXiv:1707.05612; code fartashf/vsepp@abe382f, model.py:117-135, data.py:311-325.
 """
 
-import hashlib
 import pickle
 import re
 from collections.abc import Callable
@@ -135,15 +134,6 @@ def make_encoder(
         return {kind: features[kind].to("cpu", torch.float16).numpy() for kind in kinds}
 
     return encode
-
-
-def weights_digest(network: nn.Module) -> str:
-    """Return the SHA-256 over names and values of all weights."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(network.state_dict().items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        digest.update(tensor.cpu().contiguous().view(-1).numpy())
-    return digest.hexdigest()
 
 
 @torch.inference_mode()

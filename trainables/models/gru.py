@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 from torch.nn.utils.rnn import PackedSequence
 
-from trainables.data.length_profile import Layout, Lengths, ProfiledLengths
+from trainables.data.length_profile import Lengths, ProfiledLengths, TokenLayout
 from trainables.models.retrieval_model import affine
 
 aten = torch.ops.aten
@@ -58,12 +58,12 @@ def final_states(words: nn.Embedding, gru: nn.GRU, tokens: Tensor, lengths: Leng
     return states if is_stacked else states[0]
 
 
-def _laid(lengths: Lengths, is_stacked: bool) -> tuple[Tensor, Layout]:
+def _laid(lengths: Lengths, is_stacked: bool) -> tuple[Tensor, TokenLayout]:
     """Return the lengths of captions, shape (K, C) or (1, C), and their layout."""
     if isinstance(lengths, ProfiledLengths):
         return lengths.values[None], lengths.layout
     values = lengths if is_stacked else lengths[None]
-    return values, Layout.of_lengths(values)
+    return values, TokenLayout.of_lengths(values)
 
 
 def _sent(values: Tensor, device: torch.device) -> Tensor:
@@ -140,7 +140,7 @@ def all_states(table: Tensor, gru: nn.GRU, tokens: Tensor, lengths: Lengths) -> 
     return states if is_stacked else states[0]
 
 
-def _states_in_order(parameters: list[Tensor], tokens: Tensor, lengths: Tensor, layout: Layout) -> Tensor:
+def _states_in_order(parameters: list[Tensor], tokens: Tensor, lengths: Tensor, layout: TokenLayout) -> Tensor:
     """Return the state after each token, (K, C, T, H), of a GRU that reads from left to right; 0 after the end."""
     states = _run(parameters, tokens, layout)
     times = torch.arange(tokens.shape[-1], device=lengths.device)
@@ -150,7 +150,7 @@ def _states_in_order(parameters: list[Tensor], tokens: Tensor, lengths: Tensor, 
     return _look_up(states, where.flatten(1)).unflatten(1, where.shape[1:]) * inside[..., None]
 
 
-def _run(parameters: list[Tensor], tokens: Tensor, layout: Layout) -> Tensor:
+def _run(parameters: list[Tensor], tokens: Tensor, layout: TokenLayout) -> Tensor:
     """Return the states after all steps, (K, sum of rows, H), in the rows of the layout."""
     words, input_weight, weight, input_bias, bias = parameters
     index = _sent(layout.order[:, layout.rows] * tokens.shape[-1] + layout.times, tokens.device)

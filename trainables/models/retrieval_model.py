@@ -9,15 +9,18 @@ would run cuDNN's GRU in float16, which would need scaled gradients.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from trainables.config import Precision, TrialConfig
+from trainables.data.batches import Batch
 from trainables.data.dataset import Dataset
+from trainables.data.reading import Reading
 from trainables.errors import Blaming
 from trainables.positive_ranks import BlockScores, Scores
 from trainables.representations import Sets
@@ -99,7 +102,7 @@ class RetrievalModel(nn.Module, ABC):
     or queries a model calls ``compare``, ``gather`` and ``scores`` for both kinds of models.
 
     Attributes:
-        crop_size: Side in pixels of the crops that the model reads; 0 where it reads features.
+        reading: How the model reads pictures and captions.
         precision: Precision of ``computing``.
         can_stack: Whether the model also works with parameters of shape (K, ...) of K stacked models
             (``trainables.fused``). Features, captions and vectors then have a leading dimension too: K, or 1
@@ -107,11 +110,15 @@ class RetrievalModel(nn.Module, ABC):
         has_static_shapes: Whether the shapes of a step depend on the sizes of the batch alone, where captions are laid
             out by a profile (``trainables.data.length_profile``): no code reads a value of the batch.
         stacked_settings: Attributes that may differ between stacked models: numbers, which become tensors (K, 1, 1).
+        initial_values: Hyper-parameter of a loss -> value from which it is learned, instead of that of the table.
+        origin_digest: Digest of the files on which the model depends beside its parameters; empty for most models.
         quick_pairs: Number of pairs of an image and a caption that are compared in about a second.
     """
 
     quick_pairs = 1 << 30
-    crop_size = 0
+    reading = Reading()
+    initial_values: Mapping[str, float] = {}
+    origin_digest = ""
     precision: Precision = "float32"
     can_stack = False
     has_static_shapes = False
@@ -129,7 +136,7 @@ class RetrievalModel(nn.Module, ABC):
 
     @abstractmethod
     def encode_images(self, features: Any) -> Tensor | Sets:
-        """Map image features, (I, D) or (I, R, D), or pixels, (I, S, S, 3) uint8, to vectors (I, E).
+        """Map image features, (I, D) or (I, R, D), or views of pictures, (I, ...), to vectors (I, E).
 
         Of images of different numbers of regions they are sets; of a model with further inputs a mapping
         (``trainables.representations.ImageInputs``).
@@ -178,8 +185,21 @@ class RetrievalModel(nn.Module, ABC):
     def train_backbone(self, trained: bool) -> None:
         """Train the backbone or freeze it; called before each epoch. Models without a backbone do nothing."""
 
+    def pack_origin(self, folder: Path) -> str:
+        """Put what the model needs beside its parameters into a packed folder, and return the name of that.
+
+        Most models need nothing, and return an empty text.
+        """
+        return ""
+
     def constrain(self) -> None:
         """Project the parameters onto their allowed set; called after each optimiser step.
 
         Most models have no constraints and do nothing.
         """
+
+
+def encode(model: RetrievalModel, batch: Batch) -> tuple[Any, Any]:
+    """Return the encoded images and captions of a batch, as ``RetrievalModel.compare`` takes them."""
+    with model.computing():
+        return model.encode_images(batch.images), model.encode_captions(batch.tokens, batch.lengths)

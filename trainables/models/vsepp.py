@@ -36,6 +36,8 @@ from torch.nn.functional import normalize
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
 from trainables.data.length_profile import Lengths, ProfiledLengths
+from trainables.data.pictures import Crop
+from trainables.data.reading import Reading
 from trainables.model_parameters import MODEL_TABLE
 from trainables.models.backbones import Backbone, build_backbone
 from trainables.models.gru import all_states, final_states
@@ -101,7 +103,7 @@ class VSEPP(RetrievalModel):
         self.regions = None if pooling is None else PooledRegions(pooling)
         self.text = TextEncoder(vocabulary_size, word_size, embedding_size, pooling)
         self.backbone = backbone
-        self.crop_size = 0 if backbone is None else backbone.image_size
+        self.reading = Reading() if backbone is None else Reading(Crop(backbone.image_size))
         self._trains_backbone = False
         # The pooling GPO makes a sequence of each size of a set in the batch.
         self.has_static_shapes = backbone is None and pooling != "gpo"

@@ -10,9 +10,11 @@ contain the word. The weight is finite for a word that only other splits have. `
 
 [Verma2014, Algorithm 2] draws one pair a step, then captions of the whole train split until a caption violates the
 margin. Here a step takes a batch, and the loss ``warp`` draws from the batch's other captions (and images). So the
-number of draws estimates a rank in the batch, not among all captions. A larger ``training.batch_size`` gives a larger
-candidate set: vectors of linear maps are cheap, and batches of thousands of pairs are affordable. For plain SGD without
-clipping, as in the algorithm, set ``training.optimizer: sgd`` and ``training.gradient_clip: null``.
+number of draws estimates a rank in the batch, not among all captions. Where captions are labels that images share, a
+batch has each of its labels once, with a column of weight 1, as in the annotation of images [Weston2011]. A larger
+``training.batch_size`` gives a larger candidate set: vectors of linear maps are cheap, and batches of thousands of
+pairs are affordable. For plain SGD without clipping, as in the algorithm, set ``training.optimizer: sgd`` and
+``training.gradient_clip: null``.
 
 References:
     [Verma2014] Verma and Jawahar, Im2Text and Text2Im: Associating Images and Texts for Cross-Modal Retrieval,
@@ -66,7 +68,10 @@ class WSABIE(RetrievalModel):
     def build(cls, config: TrialConfig, data: Dataset, *, pretrained: bool = True) -> Self:
         """Make an untrained model for the dataset's global features, with the word weights of its train split."""
         train = data.splits["train"]
-        idf = torch.from_numpy(inverse_document_frequency(train, len(data.vocabulary)))
+        if train.caption_labels is None:
+            idf = torch.from_numpy(inverse_document_frequency(train, len(data.vocabulary)))
+        else:
+            idf = (torch.arange(len(data.vocabulary)) >= len(SPECIAL)).float()
         parameters: dict[str, Any] = {**config.model_parameters}
         return cls(train.features.shape[-1], idf, config.training.embedding_size, **parameters)
 

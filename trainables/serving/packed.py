@@ -12,7 +12,7 @@ import json
 import shutil
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from trainables.config import TrialConfig
 from trainables.data.batches import ResidentSplit
 from trainables.data.dataset import Dataset, Split
 from trainables.data.features import description_of
-from trainables.data.inputs import Column
+from trainables.data.inputs import ImageColumn
 from trainables.data.text_features import extractor_file
 from trainables.data.text_files import Strings
 from trainables.data.tokenizers import ENGLISH, Tokenizer, Vocabulary
@@ -101,6 +101,10 @@ MODEL, GALLERY, ABOUT = "model.safetensors", "gallery.safetensors", "retriever.j
 TEXT_EXTRACTOR = "text_extractor.safetensors"
 """File of the extractor of caption features, for a model that reads such features."""
 
+ENCODER = "encoder"
+"""Key of ``retriever.json``: the folder of the encoder from which the model was trained, or empty; and the parameter of
+the model that names that folder."""
+
 TEXT_ORIGIN = "text_origin"
 """Key of ``retriever.json``: the JSON beside the features of captions; ``None`` where there is none."""
 
@@ -136,8 +140,9 @@ def write_retriever(
     model, config = load_best(checkpoint, data)
     part = data.splits[split]
     with evaluating(model):
-        resident = ResidentSplit(part, torch.device("cpu"), model.crop_size)
+        resident = ResidentSplit(part, torch.device("cpu"), model.reading)
         gallery = {"images": encode_images(model, resident), "captions": encode_captions(model, resident)}
+        candidates = None if part.caption_labels is None else resident.candidates().tolist()
     folder.mkdir(parents=True)
     save_file({name: value.contiguous() for name, value in model.state_dict().items()}, folder / MODEL)
     kept = {name: converted(value, lambda numbers: numbers.half().contiguous()) for name, value in gallery.items()}
@@ -151,6 +156,7 @@ def write_retriever(
         "format": FORMAT,
         "config": config.to_dict(),
         "learned": read_file(checkpoint, BEST).get(LEARNED, {}),
+        ENCODER: model.pack_origin(folder),
         "dataset": data.name,
         "digest": data.digest,
         "split": split,
@@ -167,9 +173,26 @@ def write_retriever(
         "captions": list(part.captions),
         "image_of_caption": part.image_of_caption.tolist(),
         "has_one_modality": part.labels is not None,
+        # Of labels, which images share, the caption that stands for each.
+        "candidates": candidates,
         "plugins": write_plugins(folder, config),
     }
     write_whole(folder / ABOUT, json.dumps(about, ensure_ascii=False))
+
+
+def packed_config(folder: Path, about: Mapping[str, Any]) -> TrialConfig:
+    """Return the config of a packed model; an encoder that it trains from is the one in the folder.
+
+    Raises:
+        ConfigError: If this version refuses the config.
+        KeyError: If there is none.
+    """
+    config = TrialConfig.from_dict(about["config"])
+    if not (name := about.get(ENCODER)):
+        return config
+    # A name alone, so that a folder from elsewhere reads nothing outside itself.
+    encoder = str((folder / Path(str(name)).name).resolve())
+    return replace(config, model_parameters={**config.model_parameters, ENCODER: encoder})
 
 
 def read_about(folder: Path) -> dict[str, Any]:
@@ -210,7 +233,7 @@ def build_unloaded(config: TrialConfig, vocabulary: Vocabulary, about: Mapping[s
         caption_features=None if caption_size is None else np.zeros((1, caption_size), dtype=np.float32),
         labels=np.zeros(0, dtype=np.int64) if about.get("has_one_modality") else None,
         columns={
-            key: Column(np.zeros((1, *shape), dtype=np.float32), np.zeros(0, dtype=np.int64))
+            key: ImageColumn(np.zeros((1, *shape), dtype=np.float32), np.zeros(0, dtype=np.int64))
             for key, shape in about.get("columns", {}).items()
         },
     )

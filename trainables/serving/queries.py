@@ -15,9 +15,9 @@ import torch
 from trainables.data.pictures import center_crop, decode
 from trainables.data.text_features import TfidfSvd, read_extractor
 from trainables.encoders.kept import KEPT, read_kept
-from trainables.encoders.pretrained import PretrainedEncoder
+from trainables.encoders.pretrained import PretrainedEncoder, weights_digest
 from trainables.errors import DataError
-from trainables.models.backbones import build_backbone, make_encoder, weights_digest
+from trainables.models.backbones import build_backbone, make_encoder
 from trainables.serving.packed import TEXT_EXTRACTOR, TEXT_ORIGIN
 
 

@@ -17,15 +17,22 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from trainables.config import TrialConfig
 from trainables.data.inputs import INPUTS, CaptionInput, ImageInput
-from trainables.data.pictures import center_crop, decode
+from trainables.data.pictures import decode
 from trainables.data.sentences import text_key
 from trainables.errors import CheckpointError, DataError, reason_of
 from trainables.evaluation import evaluating
 from trainables.representations import Gallery, converted, from_tensors
 from trainables.seeding import choose_device
-from trainables.serving.packed import GALLERY, MODEL, build_unloaded, read_about, use_packed, vocabulary_of
+from trainables.serving.packed import (
+    GALLERY,
+    MODEL,
+    build_unloaded,
+    packed_config,
+    read_about,
+    use_packed,
+    vocabulary_of,
+)
 from trainables.serving.queries import CaptionEncoder, caption_extractor, features_of_picture, missing_origin
 
 if TYPE_CHECKING:
@@ -73,7 +80,7 @@ class Retriever:
         self._device = choose_device(device)
         try:
             use_packed(folder, self.about, trust=trust_plugins)
-            self._config = TrialConfig.from_dict(self.about["config"])
+            self._config = packed_config(folder, self.about)
             self._vocabulary = vocabulary_of(self.about)
             tensors = load_file(folder / GALLERY)
             gallery = {name: from_tensors(name, tensors) for name in ("images", "captions")}
@@ -107,8 +114,9 @@ class Retriever:
             DataError: If there is no such image, or features cannot be made of a picture.
         """
         scores = self._compare(self._query_image(image), self._captions)[0]
-        owners = self.about["image_of_caption"]
-        best = _best(scores, top)
+        owners, best = self.about["image_of_caption"], _best(scores, top)
+        if (labels := self.about.get("candidates")) is not None:
+            return [Match("", "", self.about["captions"][labels[label]], round(score, 6)) for label, score in best]
         return [self._answer(owners[caption], score, self.about["captions"][caption]) for caption, score in best]
 
     def captions_of(self, image: str) -> list[str]:
@@ -140,7 +148,7 @@ class Retriever:
 
     def _words_of(self, caption: str | None) -> tuple[Sequence[str], Sequence[str]]:
         """Return the words of a caption, and those that say nothing to the model; an encoder reads parts of words."""
-        if caption is None or isinstance(self._extractor, CaptionEncoder):
+        if caption is None or isinstance(self._extractor, CaptionEncoder) or self._model.reading.number:
             return [], []
         reads = self._vocabulary if self._extractor is None else self._extractor
         return reads.tokenizer(caption), reads.unknown(caption)
@@ -173,7 +181,8 @@ class Retriever:
     def _query_caption(self, caption: str) -> Gallery:
         if read := [name for name in self._config.inputs if isinstance(INPUTS[name], CaptionInput)]:
             return self._known_caption(caption, read[0])
-        tokens = torch.tensor([self._vocabulary.encode(caption)])
+        number = self._model.reading.number
+        tokens = torch.tensor([self._vocabulary.encode(caption)] if number is None else np.array(number([caption])))
         lengths = torch.tensor([tokens.shape[1]])
         if self._config.reads_text_features:
             if self._extractor is None:
@@ -210,11 +219,12 @@ class Retriever:
                 place = names.index(name)
                 return self._images[place : place + 1]
         if _is_file(image):
-            if not self._model.crop_size:
+            view = self._model.reading.view
+            if view is None:
                 return self._encode_features(
                     features_of_picture(Path(image), self.about["origin"], self._config.features, self._folder)
                 )
-            return self._encode(torch.from_numpy(center_crop(decode(Path(image)), self._model.crop_size).copy())[None])
+            return self._encode(torch.from_numpy(view(decode(Path(image)), None).copy())[None])
         raise DataError(
             f"{image!s:.200}: neither an image of {self.about['dataset']} {self.about['split']} "
             f"({', '.join(self.about['images'][:3])} ...) nor a file"
@@ -229,7 +239,7 @@ class Retriever:
     @property
     def reads_pictures(self) -> bool:
         """Whether a new picture can be encoded: by the model, or by the backbone of the dataset's features."""
-        return bool(self._model.crop_size) or missing_origin(self.about["origin"], self._folder) is None
+        return self._model.reading.view is not None or missing_origin(self.about["origin"], self._folder) is None
 
     def _encode_features(self, features: np.ndarray) -> Gallery:
         if read := [name for name in self._config.inputs if isinstance(INPUTS[name], ImageInput)]:

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from orchestrator.assistants.server import Commands, make_server
+from orchestrator.assistants.server import CommandTools, make_server
 
 READERS = {"list_datasets_and_experiments", "describe_dataset", "dry_run", "status", "answers", "judge", "gate_state"}
 TABLE = "method,seed,acc\na,0,1.0\na,1,1.1\na,2,0.9\nb,0,2.0\nb,1,2.1\nb,2,2.2\n"
@@ -27,11 +27,11 @@ def ask(server: Any, *calls: tuple[str, dict[str, Any]]) -> tuple[set[str], list
 
 def test_without_permission_every_tool_only_reads(tmp_path: Path) -> None:
     for allow_runs, more in ((False, set()), (True, {"start", "gate"})):
-        assert ask(make_server(Commands(tmp_path / "data", tmp_path / "runs", allow_runs)))[0] == READERS | more
+        assert ask(make_server(CommandTools(tmp_path / "data", tmp_path / "runs", allow_runs)))[0] == READERS | more
 
 
 def test_a_name_never_becomes_an_option(tmp_path: Path) -> None:
-    server = make_server(Commands(tmp_path, tmp_path, allow_runs=True))
+    server = make_server(CommandTools(tmp_path, tmp_path, allow_runs=True))
     calls: list[tuple[str, dict[str, Any]]] = [
         ("status", {"experiment": "--output=/"}),
         ("judge", {"files": ["--format=html"]}),
@@ -57,10 +57,10 @@ def test_a_dry_run_runs_no_code_that_a_file_or_a_setting_names(tmp_path: Path) -
         ("dry_run", {"experiment": str(tmp_path / "named.yaml")}),
         ("dry_run", {"experiment": str(tmp_path / "plain.yaml"), "settings": [f"plugins=[{tmp_path / 'theirs.py'}]"]}),
     ]
-    for result in ask(make_server(Commands(tmp_path, tmp_path, allow_runs=False)), *calls)[1]:
+    for result in ask(make_server(CommandTools(tmp_path, tmp_path, allow_runs=False)), *calls)[1]:
         assert result.is_error and "code of plug-ins does not run here" in result.content[0].text
     assert not ran.exists()
-    (allowed,) = ask(make_server(Commands(tmp_path, tmp_path, allow_runs=True)), calls[0])[1]
+    (allowed,) = ask(make_server(CommandTools(tmp_path, tmp_path, allow_runs=True)), calls[0])[1]
     assert allowed.is_error and "theirs.py: offers nothing" in allowed.content[0].text
     assert ran.exists()
 
@@ -70,7 +70,7 @@ def test_begun_are_the_experiments_that_status_finds(tmp_path: Path) -> None:
     for name in ("mine", "suite/first", "train/not"):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "journal.jsonl").write_text("{}\n")
-    server = make_server(Commands(tmp_path / "none", tmp_path, allow_runs=False))
+    server = make_server(CommandTools(tmp_path / "none", tmp_path, allow_runs=False))
     (listed,) = ask(server, ("list_datasets_and_experiments", {}))[1]
     assert listed.structured_content["begun"] == ["mine", "suite/first"]
 

@@ -50,7 +50,7 @@ def test_the_claims_of_the_papers_tables_are_answered_without_training(tmp_path:
 
 def test_a_paper_of_single_runs_says_why_its_claims_were_not_run(tmp_path: Path, cli: CommandLine) -> None:
     said = cli.shows("certify", "universal-weighting", "--published", "--output", tmp_path)
-    assert "Of 5 claims 5 were not run here" in said
+    assert "Of 9 claims 9 were not run here" in said
     assert "Polynomial (self), degree = 2 has a single run of rsum on Flickr30k with SCAN" in said
 
 
@@ -268,6 +268,20 @@ def test_a_share_of_captions_without_gradient_is_of_all_captions_of_a_batch(tmp_
             repeat.epochs[1][f"cocos/{way}_queries_without_gradient"] = count
     measures = confirmed_cells([ledger.history], about(["nt_xent"]))["pets", "vsepp"]["nt_xent"]
     assert {way: measures.mean(f"{way}_share_without_gradient") for way in ("i2t", "t2i")} == {"i2t": 0.25, "t2i": 0.25}
+
+
+def test_epochs_until_a_training_is_near_its_best_are_counted_for_each_seed(tmp_path: Path) -> None:
+    with begun(tmp_path, make_experiment(losses=["nt_xent"], confirm={"top": 1, "seeds": 2})) as ledger:
+        repeats = add_repeats(ledger, [(add_trial(ledger, [10.0]), [50.0, 52.0])])
+        open_test(ledger, repeats)
+    for repeat, curve in zip(repeats, ([60.0, 94.0, 100.0, 90.0], [50.0, 60.0, 95.1, 100.0]), strict=True):
+        first = dict(repeat.epochs[1])
+        repeat.epochs |= {epoch: first | {"val/rsum": value} for epoch, value in enumerate(curve, start=1)}
+    cell = confirmed_cells([ledger.history], about(["nt_xent"]))["pets", "vsepp"]["nt_xent"]
+    assert cell.sample("epochs_to_95").tolist() == [3.0, 3.0]
+    repeats[0].epochs[2]["val/rsum"] = 95.0
+    cell = confirmed_cells([ledger.history], about(["nt_xent"]))["pets", "vsepp"]["nt_xent"]
+    assert cell.sample("epochs_to_95").tolist() == [2.0, 3.0]
 
 
 def test_a_setting_is_found_where_the_search_chose_the_loss(tmp_path: Path) -> None:

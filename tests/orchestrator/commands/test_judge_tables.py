@@ -13,7 +13,7 @@ from scipy import stats
 
 from orchestrator.judging.records import read_records
 from orchestrator.results.runs import Runs
-from orchestrator.results.table_verdicts import VALUE, Circumstances, dataset_answer
+from orchestrator.results.table_verdicts import VALUE, Circumstances, TableVerdict
 from orchestrator.text.addresses import database_address
 from tests.support.bucket import free_port
 from tests.support.commands import CommandLine
@@ -479,7 +479,7 @@ def test_equal_candidates_are_rarely_called_different(candidates: int, seeds: in
     for _ in range(300):
         drawn = rng.normal(size=(candidates, seeds))
         runs = [Runs.of_seeds(f"c{n}", {s: {VALUE: float(v)} for s, v in enumerate(of)}) for n, of in enumerate(drawn)]
-        found = dataset_answer("", runs, about)
+        found = TableVerdict("", runs, about).answer()
         assert found.table is not None
         erred += any(row["verdict"] in ("better", "worse") for row in found.table.to_dict()["rows"])
     assert erred / 300 <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 300)

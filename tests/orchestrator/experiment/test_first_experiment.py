@@ -26,8 +26,9 @@ def begun(tmp_path: Path, dimensions: dict[str, int], **facts: Any) -> tuple[Exp
         ({"global": 64}, {}, "vsepp", ["triplet_sh", "nt_xent", "polynomial_relative"]),
         ({"regions": 64}, {}, "vsepp", ["triplet_sh", "nt_xent", "polynomial_relative"]),
         ({"global": 64}, {"has_classes": True}, "head", ["multi_similarity", "nt_xent"]),
+        ({"global": 64}, {"has_labels": True}, "wsabie", ["warp", "triplet", "nt_xent"]),
     ],
-    ids=["both sides", "one space", "vectors", "regions", "classes"],
+    ids=["both sides", "one space", "vectors", "regions", "classes", "labels"],
 )
 def test_model_and_losses_suit_the_features(
     tmp_path: Path, dimensions: dict[str, int], facts: dict[str, Any], model: str, losses: list[str]

@@ -63,7 +63,7 @@ def test_a_baseline_that_is_inside_and_not_tried_is_named_with_its_point() -> No
         ("polynomial_self", "space.polynomial_self.push=[0.6, 1]", "push = 0.5 is not in [0.6, 1]"),
         (
             "polynomial_relative",
-            "space_version=1",
+            "space.polynomial_relative.slope_0=[0, 2]",
             "offset = 25.6 is not in [0, 0.5], slope 0 = 128 is not in [0, 2], slope 1 = 128 is not in [0, 2]",
         ),
         (
@@ -80,4 +80,7 @@ def test_a_baseline_outside_is_named_with_the_bounds_that_leave_it_out(loss: str
 
 
 def test_each_dataset_is_asked_for_alone() -> None:
-    assert [len(said(RELATIVE, "space_version=1", name)) for name in ("pets", "cars")] == [1, 0]
+    assert [len(said(RELATIVE, "space.polynomial_relative.slope_0=[0, 2]", name)) for name in ("pets", "cars")] == [
+        1,
+        0,
+    ]

@@ -138,14 +138,12 @@ def test_a_grid_of_several_losses_and_settings() -> None:
         assert cell.space.suggest(optuna.trial.FixedTrial(dict(point))).loss == point["loss"]
 
 
-@pytest.mark.parametrize(
-    "search", [{"fixed": {"warp": {"bank": 64}}}, {"space": {"warp": {"bank": {"values": [0, 64]}}}}]
-)
-def test_a_bank_is_searched_where_asked_for_and_not_of_a_model_of_sets(search: dict[str, Any]) -> None:
+@pytest.mark.parametrize("bound", ["default", {"values": [0, 64]}])
+def test_a_bank_is_searched_from_none_and_not_of_a_model_of_sets(bound: Any) -> None:
+    search = {"training": {"bank": bound}}
     (cell,) = experiment(models=["vsepp"], losses=["warp"], search=search).cells()
-    assert ("bank" in cell.space.bounds()) == ("space" in search)
-    assert len(cell.space.published_points()) == 1
-    with pytest.raises(ConfigError, match=r"warp\.bank: scan compares sets"):
+    assert [point["training.bank"] for point in cell.space.published_points()] == [0]
+    with pytest.raises(ConfigError, match=r"training\.bank: scan compares sets"):
         experiment(models=["scan"], losses=["warp"], search=search)
 
 

@@ -95,19 +95,11 @@ def test_an_opening_of_the_test_split_for_a_repeat_is_a_look_whatever_else_it_is
     assert (ledger.history.test_openings, ledger.history.confirm_looks) == ({"pets": 2}, {"pets": 1})
 
 
-def test_an_experiment_of_version_0_1_has_the_search_space_of_then() -> None:
-    versions = {}
-    for name, search in {"then": {"trials": 3}, "now": {"trials": 3, "space_version": 2}}.items():
-        record = happened("experiment_started", experiment={"name": name, "search": search}, data={}, environment={})
-        versions[name] = History.of([record]).experiment.values["search"]["space_version"]
-    assert versions == {"then": 1, "now": 2}
-
-
 @pytest.mark.parametrize(
     ("confirm", "expected"),
     [
         pytest.param(None, None, id="none"),
-        pytest.param({"top": 3, "seeds": 5}, BegunConfirm(), id="before the key was there"),
+        pytest.param({"top": 3, "seeds": 5}, BegunConfirm(), id="as the defaults are"),
         pytest.param({"verdict": "seeds", "baseline": "nt_xent"}, BegunConfirm("nt_xent", "seeds"), id="with keys"),
         pytest.param({"smallest_difference": 0.5}, BegunConfirm(smallest_difference=0.5), id="a difference"),
     ],

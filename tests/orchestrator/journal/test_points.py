@@ -19,7 +19,7 @@ from orchestrator.searches.budget import BudgetMeter
 from orchestrator.searches.display import Progress
 from orchestrator.tuner.actor import Step
 from orchestrator.tuner.scheduler import StudyScheduler
-from tests.support.experiments import add_trial, make_experiment, open_test, reopened, start
+from tests.support.experiments import add_trial, make_experiment, open_test, plan, reopened, start
 from tests.support.records import append
 from trainables.config import TrialConfig
 
@@ -216,7 +216,8 @@ def test_a_confirmation_neither_reaches_a_target_nor_fills_a_plateau(ledger: Led
 def test_a_confirmed_trial_counts_with_its_best_epoch(ledger: Ledger) -> None:
     start(ledger, make_experiment(confirm={"top": 1, "seeds": 2}))
     candidate = add_trial(ledger, [50.0])
-    fades, lasts = repeat(ledger, candidate, 5, [10.0, 90.0, 20.0]), repeat(ledger, candidate, 6, [10.0, 20.0, 80.0])
+    plan(ledger, candidate)
+    fades, lasts = repeat(ledger, candidate, 0, [10.0, 90.0, 20.0]), repeat(ledger, candidate, 6, [10.0, 20.0, 80.0])
     open_test(ledger, [fades, lasts])
     assert metrics_of(trial_of([]), ledger.history) == {}, "before the first epoch"
     assert metrics_of(fades, ledger.history) == {"val/rsum": 90.0, "test/rsum": 90.0}

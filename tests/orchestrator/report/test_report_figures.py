@@ -24,7 +24,7 @@ from orchestrator.report.leaderboard import texts_on_charts
 from orchestrator.report.loss_figures import rank_correlation
 from orchestrator.report.page import Page
 from orchestrator.report.search_figures import FEW, highest_means
-from orchestrator.report.space_figures import Searched, number_ticks
+from orchestrator.report.space_figures import SearchedTrials, number_ticks
 from orchestrator.report.studies import studies_of
 from orchestrator.results.analyses import log_ranges
 from orchestrator.results.answer import Answer, Column, Json, table_of
@@ -79,19 +79,26 @@ def test_all_curves_are_shown_where_they_are_few(trials: int, losses: tuple[str,
     assert len(option.panels[0].data) == curves
 
 
-def test_a_learned_hyper_parameter_is_drawn_over_the_epochs() -> None:
+def test_a_learned_hyper_parameter_and_the_drift_of_a_bank_are_drawn_over_the_epochs() -> None:
     author = Author(experiment(losses=("nt_xent",)))
     for number, temperatures in enumerate([[0.1, 0.08, 0.07], [0.2, 0.1, 0.001]]):
         trial = author.create("nt_xent", number, {"temperature": "learned"})
         for epoch, temperature in enumerate(temperatures, start=1):
             state = "finished" if epoch == len(temperatures) else "running"
-            author.epoch(trial, epoch, {"val/rsum": 10.0 * number + epoch, "loss/temperature": temperature}, state)
-    _, option = Page(author.finish()).figures["curves"].options
+            values = {
+                "val/rsum": 10.0 * number + epoch,
+                "loss/temperature": temperature,
+                "bank/image_drift": 0.1 * epoch,
+            }
+            author.epoch(trial, epoch, values, state)
+    _, option, drift = Page(author.finish()).figures["curves"].options
     assert option.label == "NT-Xent: τ"
     first, leader = option.panels[0].data
     assert (first["x"], first["y"]) == ([1, 2, 3], [0.1, 0.08, 0.07])
     assert (leader["y"], leader["line"]["width"]) == ([0.2, 0.1, 0.001], 3)
     assert option.panels[0].layout["yaxis"]["type"] == "log"
+    assert drift.label == "NT-Xent: image drift"
+    assert drift.panels[0].data[0]["y"] == pytest.approx([0.1, 0.2, 0.3])
 
 
 @pytest.mark.parametrize(
@@ -115,7 +122,7 @@ def test_an_axis_is_logarithmic_where_the_space_is(
         ledger.report(trial, 1, {"val/rsum": 1.0 * number}, TrialState.FINISHED)
     assert log_ranges(ledger.history)[cell.name] == {name: is_log, "training.learning_rate": True}
     (study,) = studies_of(ledger.history)
-    space = Searched(study)
+    space = SearchedTrials(study)
     assert space.logs == {"training.learning_rate", *([name] if is_log else [])}
     places, ticks = space.on_axis("training.learning_rate")
     assert places == pytest.approx([0, math.log(2) / math.log(3), 1])

@@ -16,7 +16,7 @@ from orchestrator.report.leaderboard import PARAMETER, WIDEST
 from orchestrator.report.loss_figures import counted_epoch
 from orchestrator.report.page import Page
 from orchestrator.report.render import render_page
-from orchestrator.report.space_figures import Searched
+from orchestrator.report.space_figures import SearchedTrials
 from orchestrator.report.studies import leaders_of, studies_of
 from orchestrator.results.answer import Answer
 from orchestrator.text.values import duration_text, visible
@@ -277,8 +277,8 @@ def test_losses_among_which_a_study_chose_are_kept_apart() -> None:
         author.epoch(trial, 1, {"val/rsum": 100.0 + number}, "finished")
     studies = studies_of(author.history)
     assert [(study.label, len(study.trials)) for study in studies] == [("NT-Xent", 3), ("Triplet SH", 2)]
-    assert [space.logs for space in map(Searched, studies)] == [{"nt_xent.temperature"}, set()]
-    assert [list(space.parameters) for space in map(Searched, studies)] == [
+    assert [space.logs for space in map(SearchedTrials, studies)] == [{"nt_xent.temperature"}, set()]
+    assert [list(space.parameters) for space in map(SearchedTrials, studies)] == [
         ["nt_xent.temperature"],
         ["triplet_sh.margin"],
     ]

@@ -18,7 +18,7 @@ from orchestrator.report.queries import (
     QUERIES,
     WAYS,
     Item,
-    Queries,
+    ShownQueries,
     ask_model,
     compared_queries,
     find_pictures,
@@ -49,7 +49,7 @@ class Asked:
     data: Dataset
     checkpoint: Path
     source: Source
-    answers: Queries
+    answers: ShownQueries
 
 
 @pytest.fixture(scope="module")

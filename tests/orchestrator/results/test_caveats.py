@@ -194,7 +194,9 @@ def test_summary_and_report_say_whose_learning_rate_it_was(
 
 
 def test_a_baseline_that_a_space_leaves_out_stands_there_too(tmp_path: Path) -> None:
-    found = history(tmp_path, ["triplet_sh", "polynomial_relative"], search={"space_version": 1})
+    found = history(
+        tmp_path, ["triplet_sh", "polynomial_relative"], search={"space": {"polynomial_relative": {"slope_0": [0, 2]}}}
+    )
     _, told = comparability(found, "pets")
     assert told.startswith("Polynomial (relative) could be Triplet SH with margin = 0.2, which is outside its space")
 

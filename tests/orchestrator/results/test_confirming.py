@@ -17,14 +17,14 @@ from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results import confirmation
 from orchestrator.results.answers import Summary, analyses_of, summarise
 from orchestrator.results.confirmation import (
-    OLDER_LEVEL,
+    LEVEL_OF_0_2,
     confirmations,
     current_plans,
     most_trainings,
     race_names,
     trainings_of,
 )
-from orchestrator.results.confirmation_plan import RESERVE, fresh_seeds, level_of_plan, repeat
+from orchestrator.results.confirmation_plan import RESERVE, fresh_seeds, level_of_plan
 from orchestrator.results.question import Verdict
 from orchestrator.results.race import LEVEL as RACE_LEVEL
 from orchestrator.results.race import first_seeds, race_outcome, run_race
@@ -191,7 +191,7 @@ def test_results_are_read_also_where_this_version_refuses_the_experiment(tmp_pat
     assert summarise(history)["early_epochs"] and verdict_of(ledger).baseline == "pets-vsepp-nt_xent-0000"
     history.experiment = BegunExperiment.of({**fixed.to_dict(), "losses": ["nt_xent", "loss_of_a_plugin"]})
     if not is_planned:
-        history.plans.clear()
+        history.plans["pets"] = structs.replace(history.plans["pets"], baseline=None)
     (verdict,) = summarise(history)["verdicts"]
     assert summarise(history)["early_epochs"] == {}
     assert verdict_of(ledger).baseline == ("pets-vsepp-nt_xent-0000" if is_planned else None)
@@ -281,59 +281,14 @@ def test_a_summary_runs_each_race_once_and_judges_each_dataset_once(
     assert (races.call_count, verdicts.call_count) == (len(datasets), len(datasets))
 
 
-def older(ledger: Ledger, seeds: dict[int, int], trainings: int, lucky: int | None = None) -> None:
-    """A race as an older version left it: its plan has no first round, and candidates left after few seeds."""
-    (plan,) = current_plans(racing(trainings=trainings), ledger.history)
-    ledger.append(structs.replace(plan, first=None, level=None))
-    for number, count in seeds.items():
-        trial = ledger.history.trials[f"pets-vsepp-nt_xent-{number:04d}"]
-        for index, seed in enumerate(fresh_seeds(0, count)):
-            train(ledger, ledger.begin(repeat(trial, index, seed)), 2.0 if number == lucky else 0.0)
-
-
-def test_a_finished_race_of_an_older_version_is_judged_by_the_rule_of_every_other(tmp_path: Path) -> None:
-    experiment = racing(trainings=20, verdict="seeds")
-    ledger = searched(tmp_path, experiment)
-    start(ledger, experiment, options={})
-    older(ledger, {0: 6, 1: 2, 3: 2, 2: 6}, 20, lucky=3)
-    assert Summary(ledger.history).verdicts == {}
-    open_test(ledger, ledger.history.stage(Stage.CONFIRM))
-    (verdict,) = Summary(ledger.history).verdicts.values()
-    assert verdict.winner.label.endswith("0003"), "the same rule as of every other confirmation"
-    assert verdict.winner.mean("val/rsum") > verdict.candidates[1].mean("val/rsum")
-    assert verdict.verdict is Verdict.TIE
-    assert (verdict.level, Summary(ledger.history).races["pets"].older) == (RACE_LEVEL, True)
-    (plan,) = current_plans(experiment, ledger.history)
-    assert plan == ledger.history.plans["pets"], "a race that is over is not run again"
-    assert trainings_of([plan], ledger.history) and confirm(ledger, experiment) == 0
-
-
-def test_a_race_that_an_older_version_began_goes_on_by_the_new_rule_without_a_look(tmp_path: Path) -> None:
-    ledger = searched(tmp_path, RACING)
-    older(ledger, dict.fromkeys(range(4), 2), 20)
-    confirm(ledger, RACING)
-    assert (level_of(ledger), ledger.history.plans["pets"].first) == (RACE_LEVEL, 3)
-    assert len(ledger.history.stage(Stage.CONFIRM)) == 20
-
-
-def test_an_older_journal_without_plans_counts_how_often_test_was_opened(tmp_path: Path) -> None:
-    ledger = searched(tmp_path, racing(seeds=2))
-    confirm(ledger, racing(seeds=2))
-    verdict_of(ledger)
-    ledger.history.plans.clear()
-    assert level_of(ledger) == OLDER_LEVEL
-    ledger.history.confirm_looks["pets"] = 2
-    assert level_of(ledger) == RESERVE / 2
-
-
-def test_a_fixed_design_of_an_older_version_keeps_the_level_of_its_verdict(tmp_path: Path) -> None:
+def test_a_fixed_design_of_version_0_2_keeps_the_level_of_its_verdict(tmp_path: Path) -> None:
     experiment = racing(seeds=5)
     ledger = searched(tmp_path, experiment)
     (plan,) = current_plans(experiment, ledger.history)
-    assert plan.level == LEVEL < OLDER_LEVEL
+    assert plan.level == LEVEL < LEVEL_OF_0_2
     ledger.append(structs.replace(plan, level=None))
     assert confirm(ledger, experiment) == 20, "the version alone is no reason for another plan"
-    assert verdict_of(ledger).level == level_of(ledger) == OLDER_LEVEL
+    assert verdict_of(ledger).level == level_of(ledger) == LEVEL_OF_0_2
     confirm(ledger, racing(seeds=6))
     assert level_of(ledger) == RESERVE / 2
 

@@ -8,15 +8,19 @@ from collections.abc import Iterator, Mapping
 from html import unescape
 from itertools import combinations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.journal.history import History
+from orchestrator.journal.trial import TrialState
 from orchestrator.results import frames
 from orchestrator.results.answer import Answer, Quantity
 from orchestrator.results.answers import Summary, dataset_answers, summarise
 from orchestrator.results.question import Verdict
+from orchestrator.results.runs import Runs
+from orchestrator.results.table_verdicts import VALUE, Circumstances, TableVerdict
 from orchestrator.results.tables import tables_of
 from orchestrator.results.trial_comparison import Side, which_is_better
 from orchestrator.results.verdict import DatasetVerdict
@@ -25,21 +29,28 @@ from orchestrator.tracking.description import confirmed_candidates
 from orchestrator.views.forms import FORMS, render
 from tests.answers_page import page
 from tests.support.experiments import add_repeats, add_trial, make_experiment, open_test
+from tests.support.ranked import draw_ranks, metrics_of
+from tests.support.records import append
 from tests.support.unwritten_ledger import UnwrittenLedger
 from trainables.loss_parameters import LOSS_TABLE as LOSSES
 
 PARAMETERS = {"nt_xent": ("temperature", 0.1), "triplet_sh": ("margin", 0.2)}
-WORDS = ("winner", *Verdict)
+WORDS = ("winner", "baseline", "best", *Verdict)
 
-# Leads of tenths over spreads of whole points: many p-values lie near the level.
-VALUES = st.lists(st.integers(0, 30), min_size=4, max_size=4)
-FIELDS = st.lists(
-    st.tuples(st.sampled_from(sorted(PARAMETERS)), st.integers(0, 40), VALUES), min_size=2, max_size=6
+# Leads from none to ten times the spread, so that every word is frequent. A few seeds, those of 17, are lost.
+VALUES = st.lists(st.integers(0, 30).map(lambda value: None if value == 17 else value), min_size=4, max_size=4)
+LEVELS = st.sampled_from([0, 3, 10, 25, 40, 80, 150])
+Drawn = list[tuple[str, int, list[int | None]]]
+FIELDS: st.SearchStrategy[Drawn] = st.lists(
+    st.tuples(st.sampled_from(sorted(PARAMETERS)), LEVELS, VALUES), min_size=2, max_size=6
 ).filter(lambda drawn: len({level for _, level, _ in drawn}) > 1)
 
 
-def journal_of(drawn: list[tuple[str, int, list[int]]]) -> History:
-    """Confirm candidates with four seeds each; a candidate is a loss, its level and its deviations, in tenths."""
+def journal_of(drawn: Drawn, by_images: bool = False) -> History:
+    """Confirm candidates with four seeds each; a candidate is a loss, its level and its deviations, in tenths.
+
+    ``by_images`` draws ranks of the test images, which then vary too; the deviation of a seed is a factor of the ranks.
+    """
     ledger = UnwrittenLedger(make_experiment(losses=sorted(PARAMETERS), confirm={"top": 6, "seeds": 4}))
     trials = []
     for place, (loss, level, noise) in enumerate(drawn):
@@ -47,8 +58,15 @@ def journal_of(drawn: list[tuple[str, int, list[int]]]) -> History:
         # The second has the published setting of its loss, and so is the baseline.
         setting = published if place == 1 else published + (1 + place) / 100
         trial = add_trial(ledger, [400.0 + level / 10], loss=loss, params={name: setting})
-        trials.append((trial, [400 + level / 10 + value / 10 for value in noise]))
-    open_test(ledger, add_repeats(ledger, trials))
+        trials.append((trial, [None if value is None else 400 + level / 10 + value / 10 for value in noise]))
+    finished = [trial for trial in add_repeats(ledger, trials) if trial.state is TrialState.FINISHED]
+    if not by_images:
+        open_test(ledger, finished)
+        return ledger.history
+    append(ledger, "test_opened", dataset="pets", trials=[trial.id for trial in finished])
+    for place, trial in enumerate(finished):
+        ranks = draw_ranks(place, 1.2 + (420.0 - (trial.best_value or 0.0)) / 2, np.repeat(np.arange(20), 2))
+        append(ledger, "test_evaluated", trial=trial.id, metrics=metrics_of(ranks), ranks=ranks.to_text())
     return ledger.history
 
 
@@ -94,9 +112,9 @@ def check_pairs_of_answers(verdict: DatasetVerdict, answers: list[Answer]) -> No
 
 
 @settings(max_examples=30, deadline=None)
-@given(drawn=FIELDS)
-def test_a_pair_has_one_word_wherever_it_is_shown(drawn: list[tuple[str, int, list[int]]]) -> None:
-    history = journal_of(drawn)
+@given(drawn=FIELDS, by_images=st.booleans())
+def test_a_pair_has_one_word_wherever_it_is_shown(drawn: Drawn, by_images: bool) -> None:
+    history = journal_of(drawn, by_images)
     summary = Summary(history)
     (verdict,) = summary.verdicts.values()
     words = {candidate.label: verdict.word_on(candidate.label) for candidate in verdict.candidates}
@@ -128,10 +146,13 @@ def test_a_pair_has_one_word_wherever_it_is_shown(drawn: list[tuple[str, int, li
     assert [one["holm_p"] for one in deprecated["comparisons"]] == [pair["p"] for pair in dataset["pairs"]]
     assert dataset["verdict"] == deprecated["verdict"] == answers[0].verdict
 
-    assert dict(frames.verdicts_frame(history)["verdict"].droplevel(0)) == turned
-    assert dict(frames.candidates_frame(history)["verdict"].droplevel(0)) == words
+    if turned:
+        assert dict(frames.verdicts_frame(history)["verdict"].droplevel(0)) == turned
+    if words:
+        assert dict(frames.candidates_frame(history)["verdict"].droplevel(0)) == words
     tags = {candidate.label: own["verdict"] for candidate, _, own in confirmed_candidates(history)}
-    assert tags == words | {verdict.candidates[0].label: f"winner: {answers[0].verdict}"}
+    assert tags == words | {verdict.candidates[0].label: f"winner: {answers[0].badge}"}
+    assert answers[0].badge.startswith(answers[0].verdict)
 
     sides = {label: Side("one", history.trials[label], {}, verdict=verdict) for label in words}
     for first, second in combinations(words, 2):
@@ -139,6 +160,36 @@ def test_a_pair_has_one_word_wherever_it_is_shown(drawn: list[tuple[str, int, li
         if first == verdict.candidates[0].label and second in turned:
             pair = verdict.pair_of[second]
             assert f" is {pair.verdict}: " in said and (pair.p is None or p_equals(pair.p) in said)
+
+
+@settings(max_examples=30, deadline=None)
+@given(drawn=FIELDS, has_baseline=st.booleans(), lower=st.booleans())
+def test_a_pair_of_a_judged_table_has_one_word_in_every_form(drawn: Drawn, has_baseline: bool, lower: bool) -> None:
+    runs = []
+    for place, (_, level, noise) in enumerate(drawn):
+        values = {seed: {VALUE: (level + value) / 10} for seed, value in enumerate(noise) if value is not None}
+        lost = {seed: "lost" for seed, value in enumerate(noise) if value is None}
+        runs.append(Runs.of_seeds(f"c{place}", values, missing=lost))
+    baseline = next((one.label for one in runs if one.values), None) if has_baseline else None
+    verdict = TableVerdict("", runs, Circumstances("rsum", lower_is_better=lower, baseline=baseline))
+    answer = verdict.answer()
+    sides = [pair if baseline else pair.turned() for pair in verdict.shown]
+    words = {pair.first: str(pair.verdict) for pair in sides}
+    rows = list(rows_of(answer))
+    assert {row["candidate"]: row["verdict"] for row in rows if row["verdict"] not in ("baseline", "best")} == words
+    assert {row["candidate"]: row["p"] for row in rows if row.get("p") is not None} == {
+        pair.first: pair.p for pair in sides if pair.p is not None
+    }
+    in_order = [str(row["verdict"]) for row in rows]
+    for form in ("table", "markdown", "latex", "html"):
+        assert shown_words(render([answer], form), form) == in_order, form
+    if rows:
+        assert [row["verdict"] for row in json.loads(render([answer], "json"))[0]["table"]["rows"]] == in_order
+        assert [row["verdict"] for row in csv.DictReader(io.StringIO(render([answer], "csv")))] == in_order
+    if baseline is None and rows:
+        assert (answer.verdict == "better") is all(pair.verdict is Verdict.BETTER for pair in verdict.shown)
+        outcome = {"better": "beats", "worse": "is worse than", "tie": "do not differ"}.get(answer.verdict, "differ by")
+        assert outcome in answer.headline
 
 
 @pytest.mark.parametrize("key", ["loss", "coefficients", "published"])

@@ -122,6 +122,24 @@ def test_the_coefficients_pay_for_losses_that_the_winner_does_not_beat() -> None
     assert ask(behind)["coefficients"].numbers["p"] == pytest.approx(p)
 
 
+@pytest.mark.parametrize(("zero_shot", "verdict"), [(90.0, "better"), (110.0, "worse"), (99.9, "tie")])
+def test_it_is_said_whether_fine_tuning_is_better_or_worse_than_zero_shot(zero_shot: float, verdict: str) -> None:
+    """The zero-shot model has one value, whatever the seed; the winner was chosen on val, where it is lower."""
+    as_published = replace(
+        candidate("z", "nt_xent", [zero_shot] * 5, val=80.0), model="clip", parameters={"model.trained": "none"}
+    )
+    tuned = replace(THREE_LOSSES[0], model="clip")
+    answer = ask([tuned, as_published], baseline="z")["published"]
+    assert answer.verdict == verdict and "published settings (NT-Xent, trained = none)" in answer.headline
+    assert "The published settings are the pretrained model, which was not trained (zero-shot)." in answer.notes
+    # Where it is best on val too, it wins.
+    best = replace(as_published, values=candidate("z", "nt_xent", [120.0] * 5).values)
+    won = ask([tuned, best], baseline="z")["published"]
+    assert won.headline == "The published settings (NT-Xent, trained = none) win."
+    assert won.notes[-1] == "No confirmed training was better than the pretrained model on val."
+    assert not any("zero-shot" in note for note in ask([*THREE_LOSSES[:3]], baseline="t1")["published"].notes)
+
+
 def test_the_published_settings_are_beaten_by_the_luckiest_of_all() -> None:
     answer = ask(THREE_LOSSES, baseline="t1")["published"]
     assert answer.verdict == "better"
@@ -298,7 +316,7 @@ def test_a_tie_by_the_choice_of_the_winner_says_why_its_interval_leaves_out_0() 
     answer = ask([*many, candidate("t1", "triplet_sh", around(98.2, 1.0, 2), margin=0.2)])["setting"]
     low, high = answer.numbers["low"], answer.numbers["high"]
     assert answer.verdict == "tie" and 0 < low < high
-    note = "The interval is of this pair alone; p also counts the choice of the winner among its candidates."
+    note = "An interval is of its pair alone; p also counts the choice of the winner among its candidates."
     assert note in answer.notes and answer.headline.endswith(" at a level of 0.035.")
     assert note not in ask([many[0], candidate("t1", "triplet_sh", around(100.1), margin=0.2)])["setting"].notes
 

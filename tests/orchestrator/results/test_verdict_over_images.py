@@ -1,9 +1,7 @@
 """Verdicts over seeds and images: what is said, when the seeds decide instead, and how the whole procedure errs."""
 
 from collections import Counter
-from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +9,6 @@ import pytest
 
 from orchestrator.journal.ledger import Ledger
 from orchestrator.results.answers import Summary, dataset_answers, summarise
-from orchestrator.results.confirmation import BEGUN_BEFORE
 from orchestrator.results.question import Verdict
 from orchestrator.results.questions import answer_questions
 from orchestrator.results.runs import Runs
@@ -155,14 +152,6 @@ def confirmed(ledger: Ledger, kept: range | list[int] = range(6), queries: str =
 CONFIRM: dict[str, Any] = {"top": 1, "seeds": 3}
 
 
-def start_before(ledger: Ledger) -> None:
-    """Start an experiment as the versions wrote it that judged the seeds alone."""
-    described = make_experiment(confirm=CONFIRM).to_dict()
-    for key in ("verdict", "smallest_difference"):
-        del described["confirm"][key]
-    append(ledger, "experiment_started", experiment=described, data={"pets": "d1"}, environment={}, storage=None)
-
-
 def test_from_the_journal_on_images_are_judged(ledger: Ledger) -> None:
     start(ledger, make_experiment(confirm={**CONFIRM, "smallest_difference": 5}))
     verdict = confirmed(ledger)
@@ -184,20 +173,16 @@ def test_from_the_journal_on_a_verdict_without_all_ranks_says_so(ledger: Ledger,
     assert any("the ranks of 1 of 2 candidates were not kept" in warning for warning in verdict.warnings)
 
 
-def test_seeds_alone_decide_where_they_are_asked_to_or_were_the_rule(ledger: Ledger, tmp_path: Path) -> None:
+def test_seeds_alone_decide_where_they_are_asked_to(ledger: Ledger) -> None:
     start(ledger, make_experiment(confirm={**CONFIRM, "verdict": "seeds"}))
-    asked = confirmed(ledger)
-    with closing(Ledger(tmp_path / "before.jsonl")) as older:
-        start_before(older)
-        before = confirmed(older)
-    assert (asked.decided_by, before.decided_by) == ("seeds", "seeds")
-    assert not any("new images" in warning for warning in asked.warnings)
-    assert BEGUN_BEFORE in before.warnings
+    verdict = confirmed(ledger)
+    assert verdict.decided_by == "seeds"
+    assert not any("new images" in warning for warning in verdict.warnings)
 
 
 @pytest.mark.parametrize(("given", "kept"), [({}, "seeds"), ({"verdict": "seeds_and_images"}, "seeds_and_images")])
 def test_a_new_start_keeps_the_rule_unless_it_is_changed(ledger: Ledger, given: dict[str, Any], kept: str) -> None:
-    start_before(ledger)
+    start(ledger, make_experiment(confirm={**CONFIRM, "verdict": "seeds"}))
     for _ in range(2):
         start(ledger, make_experiment(confirm={**CONFIRM, **given}).as_begun(ledger.history.experiment))
         assert ledger.history.experiment.values["confirm"]["verdict"] == kept

@@ -130,7 +130,6 @@ WRITTEN_RACE = {
     "trainings": 9,
     "used": 5,
     "ended": "it is decided",
-    "older": False,
     "seeds": {"a": 3, "b": 2},
     "rounds": [{"seeds": {"a": 3, "b": 2}, "means": {"a": 5.0, "b": 4.0}, "leader": "a", "closest": "b", "p": 0.2}],
 }

@@ -35,7 +35,7 @@ def test_the_same_search_under_other_names_says_how_often_test_was_opened(tmp_pa
     for name in ("first", "second", "third"):
         run(searches, name)
     (confirmation,) = confirmations(read_history(searches.output / "third")).values()
-    assert confirmation.looks == 0
+    assert confirmation.plan.looks == 0
     assert caveats_of(searches, "first") == []
     said = "Other experiments of the output folder had opened the test split of these data"
     plain = "The level of the verdict does not count that; `confirm.looks: output` does."
@@ -44,7 +44,7 @@ def test_the_same_search_under_other_names_says_how_often_test_was_opened(tmp_pa
     run(searches, "fourth", "output")
     history = read_history(searches.output / "fourth")
     (confirmation,) = confirmations(history).values()
-    assert (confirmation.looks, confirmation.level) == (3, pytest.approx(0.01 / 2**3))
+    assert (confirmation.plan.looks, confirmation.level) == (3, pytest.approx(0.01 / 2**3))
     assert caveats_of(searches, "fourth") == [f"{said} 3 times: first, second and third."]
     # The same command again neither plans nor looks once more.
     run(searches, "fourth", "output")

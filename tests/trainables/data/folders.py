@@ -172,6 +172,29 @@ def labels(folder: Path) -> None:
     np.save(folder / "features_global.npy", (centres + generator.normal(size=(35, 8))).astype(np.float32))
 
 
+def label_sets(folder: Path) -> None:
+    """Images with one to three of four labels."""
+    folder.mkdir(parents=True)
+    splits = ("train", "train", "train", "val", "val", "test", "test")
+    rows = [
+        f"{n}.jpg,{'|'.join(sorted({f'tag {n % 4}', f'tag {n * n % 4}'}))},{split}" for n, split in enumerate(splits)
+    ]
+    (folder / "labels.csv").write_text("\n".join(["filename,labels,split", *rows]) + "\n")
+    np.save(folder / "features_global.npy", np.arange(28, dtype=np.float32).reshape(7, 4))
+
+
+def passages(folder: Path) -> None:
+    """Two queries of each of seven passages; both name a number of their own."""
+    folder.mkdir(parents=True)
+    splits = ("train", "train", "train", "train", "val", "test", "test")
+    names = ("one", "two", "three", "four", "two one", "three four", "four one")
+    pairs = [(f"Passage of {name}, in full.", query, split) for name, split in zip(names, splits, strict=True)
+             for query in (f"query {name}", f"{name} passage")]  # fmt: skip
+    lines = [f'"{passage}",{query},{split}' for passage, query, split in pairs]
+    (folder / "passages.csv").write_text("\n".join(["passage,query,split", *lines]) + "\n")
+    np.save(folder / "features_global.npy", np.arange(28, dtype=np.float32).reshape(7, 4))
+
+
 CLIPS = {"train": ["a", "b", "c"], "val": ["d", "e"], "test": ["f", "g"]}
 
 
@@ -219,6 +242,8 @@ FORMS: dict[str, Callable[[Path], object]] = {
     "precomputed": precomputed,
     "clip-retrieval": clip_retrieval,
     "labels": labels,
+    "label sets": label_sets,
+    "passages": passages,
     "msrvtt": msrvtt,
     "msvd": msvd,
     "tgif": tgif,

@@ -9,7 +9,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from trainables.data.extract import Encoder, Plan, crops_of, extract_shards, join_shards, open_shards
+from trainables.data.extract import Encoder, ExtractionPlan, crops_of, extract_shards, join_shards, open_shards
 from trainables.data.moving_pictures import Frame
 from trainables.data.pictures import center_crop, decode
 from trainables.errors import DataError
@@ -18,7 +18,7 @@ IMAGES, SIZE = 11, 16
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Plan:
+def plan(tmp_path: Path) -> ExtractionPlan:
     paths = []
     for index in range(IMAGES):
         pixels = np.random.default_rng(index).integers(0, 256, (20 + index, 30, 3), dtype=np.uint8)
@@ -26,7 +26,9 @@ def plan(tmp_path: Path) -> Plan:
         PIL.Image.fromarray(pixels).save(paths[-1])
     places = tuple(f"captions.json: images[{index}]" for index in range(IMAGES))
     origin: dict[str, object] = {"backbone": "fake", "seed": 0}
-    return Plan(tmp_path / "shards", [Frame(path, 0) for path in paths], places, ("global", "regions"), 2, origin, 4, 3)
+    return ExtractionPlan(
+        tmp_path / "shards", [Frame(path, 0) for path in paths], places, ("global", "regions"), 2, origin, 4, 3
+    )
 
 
 def fake_network(crops: np.ndarray) -> dict[str, np.ndarray]:
@@ -39,7 +41,7 @@ def encoder(encode: Callable[[np.ndarray], dict[str, np.ndarray]] = fake_network
     return Encoder(crops_of(SIZE, 2, seed), encode)
 
 
-def run(plan: Plan, out: Path, *, seed: int = 0) -> list[Path]:
+def run(plan: ExtractionPlan, out: Path, *, seed: int = 0) -> list[Path]:
     out.mkdir(exist_ok=True)
     for result in extract_shards(plan, open_shards(plan), encoder(seed=seed), threads=2):
         assert not result[1]
@@ -50,7 +52,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-def test_rows_are_the_features_of_the_images_in_their_order(plan: Plan, tmp_path: Path) -> None:
+def test_rows_are_the_features_of_the_images_in_their_order(plan: ExtractionPlan, tmp_path: Path) -> None:
     run(plan, tmp_path / "out")
     found = {path.stem: np.load(path, allow_pickle=False) for path in (tmp_path / "out").glob("*.npy")}
     assert {name: (array.shape, array.dtype) for name, array in found.items()} == {
@@ -68,7 +70,7 @@ def test_rows_are_the_features_of_the_images_in_their_order(plan: Plan, tmp_path
 
 
 @pytest.mark.parametrize("finished", [0, 1, 2, 3])
-def test_stopped_and_gone_on_with_gives_the_same_bytes(plan: Plan, tmp_path: Path, finished: int) -> None:
+def test_stopped_and_gone_on_with_gives_the_same_bytes(plan: ExtractionPlan, tmp_path: Path, finished: int) -> None:
     run(plan, tmp_path / "whole")
     other = replace(plan, folder=tmp_path / "other_shards")
     results = extract_shards(other, open_shards(other), encoder(), threads=1)
@@ -80,13 +82,13 @@ def test_stopped_and_gone_on_with_gives_the_same_bytes(plan: Plan, tmp_path: Pat
     assert contents(tmp_path / "resumed") == contents(tmp_path / "whole")
 
 
-def test_a_shard_counts_only_when_all_its_files_are_there(plan: Plan, tmp_path: Path) -> None:
+def test_a_shard_counts_only_when_all_its_files_are_there(plan: ExtractionPlan, tmp_path: Path) -> None:
     run(plan, tmp_path / "out")
     plan.file("global", 1).unlink()
     assert open_shards(plan) == [1]
 
 
-def test_augmentations_differ_with_the_seed_and_centres_do_not(plan: Plan, tmp_path: Path) -> None:
+def test_augmentations_differ_with_the_seed_and_centres_do_not(plan: ExtractionPlan, tmp_path: Path) -> None:
     run(plan, tmp_path / "a")
     run(replace(plan, folder=tmp_path / "other_shards"), tmp_path / "b", seed=1)
     a, b = contents(tmp_path / "a"), contents(tmp_path / "b")
@@ -103,7 +105,9 @@ BREAKS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("spoil", BREAKS.values(), ids=BREAKS)
-def test_bad_images_are_all_named_and_spoil_their_shard_alone(plan: Plan, spoil: Callable[[Path], object]) -> None:
+def test_bad_images_are_all_named_and_spoil_their_shard_alone(
+    plan: ExtractionPlan, spoil: Callable[[Path], object]
+) -> None:
     for row in (4, 5, 7):
         spoil(plan.items[row].path)
     results = list(extract_shards(plan, open_shards(plan), encoder(), threads=2))
@@ -125,7 +129,9 @@ SHARDS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 @pytest.mark.parametrize("spoil", SHARDS.values(), ids=SHARDS)
-def test_a_damaged_shard_is_named(plan: Plan, tmp_path: Path, spoil: Callable[[np.ndarray], np.ndarray]) -> None:
+def test_a_damaged_shard_is_named(
+    plan: ExtractionPlan, tmp_path: Path, spoil: Callable[[np.ndarray], np.ndarray]
+) -> None:
     run(plan, tmp_path / "out")
     path = plan.file("regions", 1)
     np.save(path, spoil(np.load(path)))
@@ -136,7 +142,7 @@ def test_a_damaged_shard_is_named(plan: Plan, tmp_path: Path, spoil: Callable[[n
         join_shards(plan, tmp_path / "out")
 
 
-def test_numbers_that_are_none_are_refused(plan: Plan) -> None:
+def test_numbers_that_are_none_are_refused(plan: ExtractionPlan) -> None:
     def broken(crops: np.ndarray) -> dict[str, np.ndarray]:
         return {kind: features + np.float16(np.inf) for kind, features in fake_network(crops).items()}
 
@@ -147,7 +153,7 @@ def test_numbers_that_are_none_are_refused(plan: Plan) -> None:
 
 def test_captions_are_items_too(tmp_path: Path) -> None:
     captions = [f"caption {row}" for row in range(9)]
-    plan = Plan(tmp_path / "shards", captions, captions, ("text",), 0, {"encoder": "fake"}, 4, 3)
+    plan = ExtractionPlan(tmp_path / "shards", captions, captions, ("text",), 0, {"encoder": "fake"}, 4, 3)
     seen = []
 
     def encode(texts: np.ndarray) -> dict[str, np.ndarray]:

@@ -29,11 +29,13 @@ from trainables.data.pictures import (
     FORMATS,
     LONGEST,
     MOST_PIXELS,
+    Crop,
     ImageFiles,
     center_crop,
     decode,
     random_crop,
 )
+from trainables.data.reading import Reading, View
 from trainables.errors import DataError
 from trainables.seeding import generator
 
@@ -299,7 +301,7 @@ def data(folder: Path) -> Dataset:
 
 
 def resident(data: Dataset, split: str = "train") -> ResidentSplit:
-    return ResidentSplit(data.splits[split], torch.device("cpu"), SIZE)
+    return ResidentSplit(data.splits[split], torch.device("cpu"), Reading(Crop(SIZE)))
 
 
 def test_the_plain_crop_is_the_centre_of_each_image_of_the_split(folder: Path, data: Dataset) -> None:
@@ -318,13 +320,13 @@ def test_random_crops_are_a_function_of_draw_and_image_alone(data: Dataset) -> N
 @pytest.mark.parametrize("kind", ["pairs", "images"])
 def test_the_next_batch_is_decoded_meanwhile(data: Dataset, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     started = threading.Semaphore(0)
-    crop = ImageFiles.crop
+    read = ImageFiles.read
 
-    def noted(self: ImageFiles, row: int, size: int, draw: int | None) -> np.ndarray:
+    def noted(self: ImageFiles, row: int, view: View, draw: int | None) -> np.ndarray:
         started.release()
-        return crop(self, row, size, draw)
+        return read(self, row, view, draw)
 
-    monkeypatch.setattr(ImageFiles, "crop", noted)
+    monkeypatch.setattr(ImageFiles, "read", noted)
     training = TrainingConfig(batches=kind, batch_size=2, captions_per_image=2)
     batches = epoch_batches(resident(data), training, generator(0, "batches", 1), draw=5)
     assert next(batches).images.shape == (2, SIZE, SIZE, 3)
@@ -370,5 +372,5 @@ def test_all_broken_images_of_a_request_are_named(folder: Path, data: Dataset) -
 
 
 def test_a_split_keeps_its_files_when_it_is_cut(data: Dataset) -> None:
-    part = ResidentSplit(data.splits["train"].head(2), torch.device("cpu"), SIZE)
+    part = ResidentSplit(data.splits["train"].head(2), torch.device("cpu"), Reading(Crop(SIZE)))
     assert torch.cat(list(part.image_chunks(8))).shape == (2, SIZE, SIZE, 3)

@@ -186,7 +186,9 @@ def test_a_file_may_not_be_a_link_out_of_the_data_root(chinese: KarpathyFolder, 
 
 
 def test_what_is_no_tokenizer_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"tokenizer must be english, words, characters, or a tokenizer\.json file"):
+    with pytest.raises(
+        ConfigError, match=r"tokenizer must be english, words, characters, labels, or a tokenizer\.json file"
+    ):
         TrialConfig(dataset="tiny", tokenizer="chinese")
 
 

@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import nn
 
+from trainables.encoders.pretrained import weights_digest
 from trainables.errors import ConfigError, DataError
 from trainables.model_parameters import BACKBONES, check_backbone
-from trainables.models.backbones import MEAN, STD, Backbone, build_backbone, make_encoder, weights_digest
+from trainables.models.backbones import MEAN, STD, Backbone, build_backbone, make_encoder
 
 
 @pytest.fixture(scope="module")

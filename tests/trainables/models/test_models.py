@@ -16,7 +16,7 @@ from trainables.models.scan import SCAN
 from trainables.models.vsepp import VSEPP
 from trainables.models.vsrn import RegionReasoning
 from trainables.optimizers import build_optimizer
-from trainables.training_steps import train_epoch
+from trainables.training_steps import finish, train_epoch
 from trainables.trial import run_trial
 
 PUBLISHED = {"region_norm": "published", "norm_before_reasoning": False}
@@ -87,7 +87,11 @@ def test_wsabie_stays_in_the_ball_after_every_step() -> None:
     data = data_for(config)
     model = build_model(config, data)
     batches = batches_of(data, [torch.arange(start, 80, 5) for start in range(3)])
-    train_epoch(model, build_loss("warp"), build_optimizer(model.parameters(), config.training), batches, None, epoch=1)
+    finish(
+        train_epoch(
+            model, build_loss("warp"), build_optimizer(model.parameters(), config.training), batches, None, epoch=1
+        )
+    )
     for columns in (model.image_columns, model.word_columns):
         assert float(columns.detach().norm(dim=1).max()) <= 0.7 + 1e-6
 

@@ -132,7 +132,7 @@ def test_of_fused_trials_the_one_whose_model_keeps_no_bank_is_refused_alone(tmp_
     plain = replace(tiny_config(loss="warp"), model="pairs")
     data, group = suited(DATA, plain), FusedTrials("cpu")
     group.add("plain", plain, data)
-    group.add("with a bank", replace(plain, loss_parameters={"bank": 4}), data)
+    group.add("with a bank", replace(plain, training=replace(plain.training, bank=4)), data)
     outcomes = group.run_epoch(["plain", "with a bank"])
     assert isinstance(outcomes["plain"], EpochReport)
     assert isinstance(outcomes["with a bank"], ConfigError)

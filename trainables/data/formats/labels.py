@@ -40,7 +40,7 @@ def read(files: Sequence[Path]) -> Corpus:
     (file,) = files
     images: list[Image] = []
     problems: list[str] = []
-    lines = _rows(file)
+    lines = csv_rows(file)
     header = lines[0][1] if lines else []
     if tuple(header) != COLUMNS:
         return Corpus(str(file), [], [f"{file}: line 1: must be {','.join(COLUMNS)}, got {','.join(header)!r:.60}"])
@@ -49,8 +49,8 @@ def read(files: Sequence[Path]) -> Corpus:
     return Corpus(str(file), images, problems + _class_problems(file, images))
 
 
-def _rows(file: Path) -> list[tuple[str, list[str]]]:
-    """Return the rows of a CSV, each after its place."""
+def csv_rows(file: Path) -> list[tuple[str, list[str]]]:
+    """Return the rows of a CSV, each after its place (``DataError`` if it is none)."""
     reader = csv.reader(read_lines(file), strict=True)
     try:
         return [(f"{file}: line {reader.line_num}", row) for row in reader]

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from trainables.data.corpus import caption_problem
-from trainables.data.importing.material import Columns, Material, Pair, Taken, as_texts, is_picture
-from trainables.data.importing.tables import SPLIT_KEY, Table
+from trainables.data.importing.material import CaptionedPicture, Material, NamedColumns, Taken, as_texts, is_picture
+from trainables.data.importing.tables import SPLIT_KEY, SourceTable
 from trainables.errors import ConfigError, DataError
 
 _IMAGES = "image filename file_name image_name img_name image_file image_path img_path filepath file_path path file img"
@@ -28,7 +28,7 @@ def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9()]+", "_", name.lower()).strip("_")
 
 
-def read_pairs(table: Table, columns: Columns) -> Material:
+def read_pairs(table: SourceTable, columns: NamedColumns) -> Material:
     """Return the pairs of a table.
 
     Raises:
@@ -86,7 +86,7 @@ def _add_row(
             material.problems.append(f"{place}: {wrong}")
         else:
             told, grouped = (str(row.get(column) or "") if column else "" for column in (split, group))
-            material.pairs.append(Pair(place, name, text, told, grouped, picture))
+            material.pairs.append(CaptionedPicture(place, name, text, told, grouped, picture))
 
 
 def _picture_of(value: Any) -> tuple[str, Any]:
@@ -116,7 +116,7 @@ def suffix_of(data: bytes) -> str:
     return known or (".webp" if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else ".jpg")
 
 
-def _column(table: Table, name: str, option: str) -> str:
+def _column(table: SourceTable, name: str, option: str) -> str:
     if name and name not in table.columns:
         raise ConfigError(f"{option} {name}: {table.path.name} has the columns {', '.join(table.columns)}")
     return name
@@ -130,7 +130,7 @@ def _first(columns: Sequence[str], names: Sequence[str]) -> str:
     return next((plain[name] for name in names if name in plain), "")
 
 
-def _guess_image(table: Table, sample: Sequence[Mapping[str, Any]]) -> str:
+def _guess_image(table: SourceTable, sample: Sequence[Mapping[str, Any]]) -> str:
     shown = [name for name in table.columns if all(_shows_picture(row.get(name)) for row in sample)]
     guess = _first(shown, IMAGE_NAMES) or (shown[0] if shown else "") or _first(table.columns, IMAGE_NAMES)
     return guess or _ask(table, "the name of the picture", "--image")
@@ -142,7 +142,7 @@ def _shows_picture(value: Any) -> bool:
     return isinstance(value, bytes) or (isinstance(value, str) and is_picture(value))
 
 
-def _guess_caption(table: Table, sample: Sequence[Mapping[str, Any]], image: str) -> str:
+def _guess_caption(table: SourceTable, sample: Sequence[Mapping[str, Any]], image: str) -> str:
     texts = [
         name
         for name in table.columns
@@ -158,7 +158,7 @@ def _guess_caption(table: Table, sample: Sequence[Mapping[str, Any]], image: str
     return _ask(table, "the caption", "--caption")
 
 
-def _ask(table: Table, what: str, option: str) -> str:
+def _ask(table: SourceTable, what: str, option: str) -> str:
     raise DataError(
         f"{table.path}: is a table with the columns {', '.join(table.columns)}; which holds {what}? "
         f"Name it with {option}"
@@ -177,7 +177,7 @@ def _is_vector(sample: Sequence[Mapping[str, Any]], name: str) -> bool:
     )
 
 
-def _matrix(table: Table, name: str, kept: Sequence[int]) -> np.ndarray:
+def _matrix(table: SourceTable, name: str, kept: Sequence[int]) -> np.ndarray:
     try:
         values = np.array([row[name] for _, row in table.rows], dtype=np.float32)
     except (ValueError, TypeError, KeyError):

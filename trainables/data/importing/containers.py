@@ -9,8 +9,16 @@ from typing import Any
 from trainables.data.corpus import caption_problem, splits_named
 from trainables.data.formats import coco
 from trainables.data.importing.columns import named_in_folder, read_pairs
-from trainables.data.importing.material import PICTURES, Columns, Material, Pair, Taken, as_texts, is_picture
-from trainables.data.importing.tables import Table, read_table
+from trainables.data.importing.material import (
+    PICTURES,
+    CaptionedPicture,
+    Material,
+    NamedColumns,
+    Taken,
+    as_texts,
+    is_picture,
+)
+from trainables.data.importing.tables import SourceTable, read_table
 from trainables.data.text_files import numbered_lines, read_json, read_text
 from trainables.errors import DataError, reason_of
 from trainables.extras import is_installed, require
@@ -56,7 +64,7 @@ def read_shards(files: Sequence[Path]) -> Material:
                     material.problems.append(f"{place}: {wrong}")
                 else:
                     reader = partial(_read_part, path, *members[name])
-                    material.pairs.append(Pair(place, name, text, splits[path], "", reader))
+                    material.pairs.append(CaptionedPicture(place, name, text, splits[path], "", reader))
         of = f" of {splits[path]}" if splits[path] else ""
         material.taken.append(Taken(path.name, f"shard of webdataset{of}, {count:,} pictures"))
     if all(splits.values()):
@@ -110,7 +118,7 @@ def is_saved_dataset(folder: Path) -> bool:
     return (folder / "dataset_dict.json").exists() or (folder / "state.json").exists()
 
 
-def read_saved_dataset(folder: Path, columns: Columns) -> Material:
+def read_saved_dataset(folder: Path, columns: NamedColumns) -> Material:
     """Return the pairs of a folder that ``save_to_disk`` of Hugging Face's datasets wrote, of all of its splits."""
     material = Material()
     names = [""]
@@ -128,12 +136,12 @@ def read_saved_dataset(folder: Path, columns: Columns) -> Material:
     return material
 
 
-def _of_split(pair: Pair, split: str) -> Pair:
+def _of_split(pair: CaptionedPicture, split: str) -> CaptionedPicture:
     # Pictures of two splits may be called alike, since files of a saved dataset have no folders.
-    return Pair(pair.place, pair.image, pair.caption, split, pair.group, pair.picture)
+    return CaptionedPicture(pair.place, pair.image, pair.caption, split, pair.group, pair.picture)
 
 
-def _with_datasets(folder: Path) -> Table:
+def _with_datasets(folder: Path) -> SourceTable:
     from datasets import Image, load_from_disk
 
     try:
@@ -146,16 +154,16 @@ def _with_datasets(folder: Path) -> Table:
         raise DataError(f"{folder}: cannot be read as a saved dataset: {reason_of(error)}") from None
     if not rows:
         raise DataError(f"{folder}: is empty")
-    return Table(folder, list(data.column_names), rows, f"saved by Hugging Face datasets, {len(rows):,} rows")
+    return SourceTable(folder, list(data.column_names), rows, f"saved by Hugging Face datasets, {len(rows):,} rows")
 
 
-def _without_datasets(folder: Path) -> Table:
+def _without_datasets(folder: Path) -> SourceTable:
     files = sorted(folder.glob("*.arrow"))
     if not files:
         raise DataError(f"{folder}: holds no .arrow files")
     tables = [read_table(path) for path in files]
     rows = [row for table in tables for row in table.rows]
-    return Table(folder, tables[0].columns, rows, f"saved by Hugging Face datasets, {len(rows):,} rows")
+    return SourceTable(folder, tables[0].columns, rows, f"saved by Hugging Face datasets, {len(rows):,} rows")
 
 
 def read_texts_beside(folder: Path, pictures: Sequence[Path]) -> Material:
@@ -169,7 +177,9 @@ def read_texts_beside(folder: Path, pictures: Sequence[Path]) -> Material:
         name = named_in_folder(picture, folder)
         split = one_split(PurePosixPath(name).parent.as_posix())
         pairs = [
-            Pair(place, name, line.strip(), split, "", picture) for place, line in numbered_lines(text) if line.strip()
+            CaptionedPicture(place, name, line.strip(), split, "", picture)
+            for place, line in numbered_lines(text)
+            if line.strip()
         ]
         material.pairs += pairs
         material.problems += [] if pairs else [f"{text}: {caption_problem('')}"]
@@ -196,7 +206,7 @@ def read_coco(files: Sequence[Path]) -> Material:
     images, problems = coco.read_images(files)
     material = Material(problems=problems)
     for image in images:
-        material.pairs += [Pair(image.place, image.filename, text, image.split) for text in image.captions]
+        material.pairs += [CaptionedPicture(image.place, image.filename, text, image.split) for text in image.captions]
     if images and all(image.split for image in images):
         material.splits_named = "the annotations"
     names = ", ".join(path.name for path in files)

@@ -10,13 +10,13 @@ import numpy as np
 from trainables.data.corpus import SPLITS, Image, filename_problem, is_unicode
 from trainables.data.importing.columns import suffix_of
 from trainables.data.importing.features import Matrix, Order, choose_sides, in_order, side_of
-from trainables.data.importing.material import Material, Pair, Taken, is_picture
+from trainables.data.importing.material import CaptionedPicture, Material, Taken, is_picture
 from trainables.data.importing.splits import Rule, draw_splits, join_groups, named_splits
 from trainables.errors import DataError
 
 
 @dataclass(frozen=True)
-class Plan:
+class DatasetPlan:
     """A dataset that can be written.
 
     Attributes:
@@ -38,14 +38,14 @@ class Plan:
 class _Entry:
     """An image with the pairs of it, and the indices of its captions in the source."""
 
-    pair: Pair
+    pair: CaptionedPicture
     digest: str
     captions: list[str]
     rows: list[int]
     keys: list[str]
 
 
-def plan_dataset(material: Material, matrices: Sequence[Matrix], rule: Rule | None, advice: str) -> Plan:
+def plan_dataset(material: Material, matrices: Sequence[Matrix], rule: Rule | None, advice: str) -> DatasetPlan:
     """Plan the dataset; ``rule`` draws new splits, ``None`` takes those of the sources.
 
     Raises:
@@ -74,10 +74,10 @@ def plan_dataset(material: Material, matrices: Sequence[Matrix], rule: Rule | No
     sizes = " / ".join(f"{sum(split == name for split in splits):,}" for name in SPLITS)
     taken += [Taken("splits", f"{how}: {sizes} pictures of train / val / test")]
     pictures = [entry.pair.picture for entry in entries]
-    return Plan(images, pictures, features, how, [*material.taken, *taken])
+    return DatasetPlan(images, pictures, features, how, [*material.taken, *taken])
 
 
-def _entries(pairs: Sequence[Pair], *, splits_count: bool) -> list[_Entry]:
+def _entries(pairs: Sequence[CaptionedPicture], *, splits_count: bool) -> list[_Entry]:
     """Return the images of pairs in the order in which they are named first.
 
     Raises:
@@ -109,7 +109,7 @@ def _entries(pairs: Sequence[Pair], *, splits_count: bool) -> list[_Entry]:
     return list(entries.values())
 
 
-def _digest_of(pair: Pair, digests: dict[object, str]) -> str:
+def _digest_of(pair: CaptionedPicture, digests: dict[object, str]) -> str:
     """Return the SHA-256 of a picture, empty where there is none; each is read once."""
     if pair.picture is None:
         return ""

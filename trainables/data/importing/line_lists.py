@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainables.data.corpus import caption_problem, splits_named
-from trainables.data.importing.material import Material, Pair, Taken, is_picture
+from trainables.data.importing.material import CaptionedPicture, Material, Taken, is_picture
 from trainables.data.text_files import read_lines
 from trainables.errors import DataError
 
@@ -41,7 +41,7 @@ def read_line_lists(files: Sequence[Path]) -> Material:
                 if wrong := caption_problem(caption):
                     material.problems.append(f"{other}: line {number}: {wrong}")
                 else:
-                    material.pairs.append(Pair(f"{other}: line {number}", name, caption, split))
+                    material.pairs.append(CaptionedPicture(f"{other}: line {number}", name, caption, split))
         lists = ", ".join(other.name for other in sorted(of_split))
         material.taken.append(Taken(path.name, f"names of the pictures of {split}, captions in {lists}"))
     return material

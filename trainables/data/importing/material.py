@@ -14,7 +14,7 @@ Reader = Callable[[], bytes]
 
 
 @dataclass(frozen=True)
-class Pair:
+class CaptionedPicture:
     """A caption of a picture, as a source has it.
 
     Attributes:
@@ -55,7 +55,7 @@ class Material:
         columns: Columns of the first table, for messages; empty where there is no table.
     """
 
-    pairs: list[Pair] = field(default_factory=list)
+    pairs: list[CaptionedPicture] = field(default_factory=list)
     taken: list[Taken] = field(default_factory=list)
     vectors: dict[str, np.ndarray] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
@@ -80,7 +80,7 @@ class Material:
 
 
 @dataclass(frozen=True)
-class Columns:
+class NamedColumns:
     """The columns that a person named; an empty name is guessed."""
 
     image: str = ""

@@ -23,7 +23,7 @@ from trainables.data.importing.containers import (
 )
 from trainables.data.importing.features import SUFFIXES as FEATURE_SUFFIXES
 from trainables.data.importing.line_lists import lists_pictures, read_line_lists
-from trainables.data.importing.material import Columns, Material, Pair, Taken
+from trainables.data.importing.material import CaptionedPicture, Material, NamedColumns, Taken
 from trainables.data.importing.tables import SUFFIXES as TABLE_SUFFIXES
 from trainables.data.importing.tables import read_table
 from trainables.errors import DataError, UserError
@@ -38,7 +38,7 @@ LANGUAGES = (".en", ".de", ".fr", ".cs", ".ar", ".zh", ".ja", ".es", ".id", ".ru
 _NO_TABLES = ("readme", "license", "licence", "requirements")
 
 
-def read_sources(sources: Sequence[Path], columns: Columns) -> tuple[Material, list[Path]]:
+def read_sources(sources: Sequence[Path], columns: NamedColumns) -> tuple[Material, list[Path]]:
     """Read everything but features.
 
     Returns:
@@ -82,7 +82,7 @@ def describe_folder(folder: Path) -> str | None:
     if sum(1 for _ in islice(folder.rglob("*"), LARGEST_FOLDER)) == LARGEST_FOLDER:
         return None
     try:
-        material, _ = read_sources([folder], Columns())
+        material, _ = read_sources([folder], NamedColumns())
     except UserError:
         return None
     if not material.pairs:
@@ -111,7 +111,7 @@ def _files_of(folder: Path, pictures: Sequence[Path]) -> list[Path]:
     ]
 
 
-def _groups(files: Sequence[Path], columns: Columns) -> Iterable[Material]:
+def _groups(files: Sequence[Path], columns: NamedColumns) -> Iterable[Material]:
     """Yield what was read of each group of files that belong together."""
     shards = [path for path in files if path.suffix.lower() in SHARDS]
     annotations = [path for path in files if path not in shards and is_coco(path)]
@@ -137,7 +137,7 @@ def _groups(files: Sequence[Path], columns: Columns) -> Iterable[Material]:
         yield _of_file(path, columns)
 
 
-def _of_file(path: Path, columns: Columns) -> Material:
+def _of_file(path: Path, columns: NamedColumns) -> Material:
     """Return the pairs of a table; where it has no column of splits, its file or folder may name one."""
     material = read_pairs(read_table(path), columns)
     # Of a folder only the whole name counts: `test_run/` says nothing about what lies in it.
@@ -154,7 +154,7 @@ def _find_pictures(material: Material, pictures: dict[Path, list[Path]], beside:
     if not material.pairs or all(pair.picture is not None for pair in material.pairs):
         return
     known = _by_name(pictures)
-    unfound: dict[str, Pair] = {}
+    unfound: dict[str, CaptionedPicture] = {}
     for pair in material.pairs:
         if pair.picture is None:
             unfound.setdefault(pair.image, pair)

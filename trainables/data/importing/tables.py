@@ -41,7 +41,7 @@ Rows = list[tuple[str, Mapping[str, Any]]]
 
 
 @dataclass(frozen=True)
-class Table:
+class SourceTable:
     """Rows with their places; ``about`` says in words how the file was read."""
 
     path: Path
@@ -50,7 +50,7 @@ class Table:
     about: str
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path) -> SourceTable:
     """Read a table.
 
     Raises:
@@ -77,7 +77,7 @@ def decoded(path: Path) -> str:
     return read_text(path)
 
 
-def _read_text_table(path: Path) -> Table:
+def _read_text_table(path: Path) -> SourceTable:
     text = decoded(path)
     separator = _separator(path, text)
     is_strict = separator != "|"
@@ -104,7 +104,9 @@ def _read_text_table(path: Path) -> Table:
             rows.append((place, dict(zip(columns, row, strict=True))))
     if problems:
         raise DataError(problems)
-    return Table(path, columns, [(place, _with_lists(row)) for place, row in rows], f"{about}, {len(rows):,} rows")
+    return SourceTable(
+        path, columns, [(place, _with_lists(row)) for place, row in rows], f"{about}, {len(rows):,} rows"
+    )
 
 
 def _separator(path: Path, text: str) -> str:
@@ -156,7 +158,7 @@ def _list_of(cell: str) -> Any:
     return texts if re.fullmatch(r"\[,*\]", marks) and all(isinstance(text, str) for text in texts) else cell
 
 
-def _read_json(path: Path) -> Table:
+def _read_json(path: Path) -> SourceTable:
     text = decoded(path)
     if path.suffix.lower() != ".json":
         return _of_records(path, _json_lines(path, text), "JSON lines")
@@ -213,7 +215,7 @@ def _by_split(path: Path, content: Mapping[str, list[Any]]) -> Iterator[tuple[st
             yield f"{path}: {name}[{index}]", {**record, SPLIT_KEY: name} if isinstance(record, dict) else record
 
 
-def _of_records(path: Path, records: Iterator[tuple[str, Any]], about: str) -> Table:
+def _of_records(path: Path, records: Iterator[tuple[str, Any]], about: str) -> SourceTable:
     rows: Rows = []
     for place, record in records:
         if not isinstance(record, dict):
@@ -222,10 +224,10 @@ def _of_records(path: Path, records: Iterator[tuple[str, Any]], about: str) -> T
     if not rows:
         raise DataError(f"{path}: is empty")
     columns = list(dict.fromkeys(name for _, row in rows for name in row))
-    return Table(path, columns, rows, f"{about}, {len(rows):,} rows")
+    return SourceTable(path, columns, rows, f"{about}, {len(rows):,} rows")
 
 
-def _read_arrow(path: Path) -> Table:
+def _read_arrow(path: Path) -> SourceTable:
     """Read Parquet, or Arrow's IPC in either of its two forms."""
     require("import", f"reading {path.suffix} files", "pyarrow")
     import pyarrow
@@ -251,4 +253,4 @@ def _read_arrow(path: Path) -> Table:
         raise DataError(f"{path}: cannot be read as a table: {reason_of(error)}") from None
     if not rows:
         raise DataError(f"{path}: is empty")
-    return Table(path, table.column_names, rows, f"{path.suffix.lower()[1:]} table, {len(rows):,} rows")
+    return SourceTable(path, table.column_names, rows, f"{path.suffix.lower()[1:]} table, {len(rows):,} rows")

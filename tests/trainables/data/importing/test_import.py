@@ -15,8 +15,8 @@ from orchestrator.extraction.import_dataset import read_plan, write_dataset, zer
 from tests.support import own_files
 from tests.support.own_files import EACH, NAMES, OUR_SIZES, PICTURES, ROWS, SPLITS, WITH_SPLITS, WITHOUT_SPLITS
 from trainables.data.dataset import Dataset, load_dataset
-from trainables.data.importing.dataset_plan import Plan
-from trainables.data.importing.material import Columns
+from trainables.data.importing.dataset_plan import DatasetPlan
+from trainables.data.importing.material import NamedColumns
 from trainables.data.importing.splits import draw_splits, join_groups, parse_rule
 from trainables.data.source import find_source
 from trainables.errors import ConfigError, DataError
@@ -30,8 +30,8 @@ def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def planned(sources: list[Path], *features: Path, rule: Any = None, **columns: str) -> Plan:
-    return read_plan(sources, features, Columns(**columns), rule, "draw them")
+def planned(sources: list[Path], *features: Path, rule: Any = None, **columns: str) -> DatasetPlan:
+    return read_plan(sources, features, NamedColumns(**columns), rule, "draw them")
 
 
 def imported(tmp_path: Path, sources: list[Path], *features: Path, rule: Any = None, kind: Any = None) -> Dataset:
@@ -121,7 +121,7 @@ def test_a_picture_of_the_user_is_never_written_to(tmp_path: Path) -> None:
     names = [f"{'../' * number}{NAMES[0]}" for number in range(4)] + NAMES[1:]
     plan = planned([*table("image,caption\n" + "".join(f"{name},a dog\n" for name in names))(tmp_path)], rule=RULE)
     pictures = [source / Path(name).name for name in names]
-    write_dataset(Plan(plan.images, pictures, {}, plan.splits, plan.taken), tmp_path / "data" / "own", [], RULE)
+    write_dataset(DatasetPlan(plan.images, pictures, {}, plan.splits, plan.taken), tmp_path / "data" / "own", [], RULE)
     assert len({image.filename for image in plan.images}) == len(names)
     assert (source / NAMES[0]).read_bytes() == own_files.picture_bytes(0)
 
@@ -414,5 +414,7 @@ def test_nothing_is_left_of_a_dataset_with_problems(tmp_path: Path) -> None:
     plan = planned(own_files.json_lines(tmp_path / "source"))
     broken = [plan.images[0]._replace(captions=("",)), *plan.images[1:]]
     with pytest.raises(DataError, match="own/dataset_own.json: .*empty caption"):
-        write_dataset(Plan(broken, plan.pictures, {}, plan.splits, plan.taken), tmp_path / "data" / "own", [], None)
+        write_dataset(
+            DatasetPlan(broken, plan.pictures, {}, plan.splits, plan.taken), tmp_path / "data" / "own", [], None
+        )
     assert list((tmp_path / "data").iterdir()) == []

@@ -11,10 +11,10 @@ from orchestrator.claims.cells import cells_experiment
 from orchestrator.claims.certificate import fix_questions
 from orchestrator.claims.claims import Claims, load_claims
 from orchestrator.claims.engine import Outcome
+from orchestrator.claims.reruns import can_resume_claims, compare_certificates, finding_of
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.machines.cluster import describe_environment
-from orchestrator.regression.claims import can_resume_claims, compare_certificates, finding_of
 from orchestrator.regression.comparison import Finding
 from orchestrator.regression.notices import to_junit
 from tests.support.commands import CommandLine
