@@ -330,7 +330,7 @@ def taken_back_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
 
 def analysis_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
     """Yield question, case and sentences of the analyses."""
-    budget = "Which loss at an equal budget?"
+    budget = "Whose trials lead at an equal budget?"
     crossing = [{"at": 5.0, "ahead": "nt_xent"}]
     crossed = _crossing(crossings={"trials": crossing, "epochs": [{"at": 24.2, "ahead": "nt_xent"}], "hours": crossing})
     twice = _crossing(difference=-1.0, crossings={"trials": crossing * 2, "epochs": [], "hours": []})

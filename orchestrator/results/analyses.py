@@ -160,7 +160,7 @@ def equal_budget_answer(dataset: str, analysis: Json | None) -> Answer | None:
     return Answer(
         "equal_budget",
         dataset,
-        "Which loss at an equal budget?",
+        "Whose trials lead at an equal budget?",
         headline,
         closest=closest["other"],
         numbers={name: closest[name] for name in ("difference", "trials")},
@@ -183,11 +183,11 @@ def loss_names(analysis: Json) -> dict[str, str]:
 def _comparison(comparison: Json, analysis: Json, names: Mapping[str, str]) -> list[str]:
     """Return the sentences about the leading loss and another loss."""
     first, other = names[comparison["first"]], names[comparison["other"]]
-    leads = "leads" if comparison["difference"] >= 0 else "trails"
+    leads = "lead" if comparison["difference"] >= 0 else "trail"
     gap = f"{number_text(abs(comparison['difference']), analysis['metric'])} {metric_words(analysis['metric'])}"
-    lead = f"With {count_text(comparison['trials'], 'trial')} each, {first} {leads} {other} by {gap} on average"
+    each = f"With {count_text(comparison['trials'], 'trial')} each"
     return [
-        f"{lead}.",
+        f"{each}, trials of {first} {leads} those of {other} by {gap} on average.",
         *_crossings(comparison, analysis, names),
         f"{comparison['further_trials']} further trials of {other} have at most an even chance to improve on its best.",
     ]
@@ -201,7 +201,7 @@ def _crossings(comparison: Json, analysis: Json, names: Mapping[str, str]) -> It
         units = _leaders(*(curves[label] for label in pair))
         for label, of_label in units.items():
             counted = f" in {listed(of_label)}" if len(units) > 1 else ""
-            yield f"{names[label]} leads at every budget{counted} that both losses had."
+            yield f"Trials of {names[label]} lead at every budget{counted} that both losses had."
     budgets: dict[tuple[str, bool], list[str]] = {}
     for unit, places in comparison["crossings"].items():
         if places:
@@ -211,8 +211,8 @@ def _crossings(comparison: Json, analysis: Json, names: Mapping[str, str]) -> It
             budgets.setdefault((last["ahead"], bool(before)), []).append(at)
     for (ahead, is_repeated), (first, *others) in budgets.items():
         further = f" ({', '.join(others)})" if others else ""
-        before_that = "the lead changes" if is_repeated else f"{names[pair[ahead]]} leads"
-        yield f"{names[ahead]} leads from {first}{further} on; with less, {before_that}."
+        before_that = "the lead changes" if is_repeated else f"those of {names[pair[ahead]]} lead"
+        yield f"Trials of {names[ahead]} lead from {first}{further} on; with less, {before_that}."
 
 
 def _leaders(first: Json, other: Json) -> dict[str, list[str]]:

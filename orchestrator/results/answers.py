@@ -361,7 +361,8 @@ def over_datasets(summary: Summary) -> list[Answer]:
                 of_loss[candidate.loss] = rows
     metric, repeated = summary.history.metric, summary.history.experiment.repeats > 1
     every = "every" if all(dataset in scores for dataset in summary.datasets) else "every confirmed"
-    answers = (_winners(summary), _order(runs, scores, metric, every, repeated=repeated), _mean_ranks(scores, metric))
+    order = _order(runs, scores, metric, every, repeated=repeated)
+    answers = (_winners(summary), order, _mean_ranks(scores, metric, repeated=repeated))
     return [answer for answer in answers if answer is not None]
 
 
@@ -431,10 +432,13 @@ def _order(
     leaders: dict[str, list[str]] = {}
     for dataset, means in scores.items():
         leaders.setdefault(printed(max(means, key=means.__getitem__)), []).append(printed(dataset))
+    settings = "" if repeated else "settings of "
     if len(leaders) == 1:
-        first = f"{next(iter(leaders))} has the highest mean on {every} dataset"
+        name, have = next(iter(leaders)), "has" if repeated else "have"
+        first = f"{settings.capitalize()}{name} {have} the highest mean on {every} dataset"
     else:
-        first = f"Highest means: {'; '.join(f'{loss} on {listed(places)}' for loss, places in leaders.items())}"
+        places = (f"{settings}{loss} on {listed(places)}" for loss, places in leaders.items())
+        first = f"Highest means: {'; '.join(places)}"
     of = "Differences" if repeated else "Differences between these settings"
     depend = f"{of} depend on the dataset: interaction"
     shown = depend if differs else "An interaction with the dataset is not shown:"
@@ -452,16 +456,20 @@ def _order(
     return Answer(key, "", question, headline, numbers=numbers, notes=notes)
 
 
-def _mean_ranks(scores: Mapping[str, Mapping[str, float]], metric: str) -> Answer | None:
-    """Return the mean ranks of the losses over the datasets; ``None`` with fewer than two verdicts."""
+def _mean_ranks(scores: Mapping[str, Mapping[str, float]], metric: str, *, repeated: bool) -> Answer | None:
+    """Return the mean ranks of the losses over the datasets; ``None`` with fewer than two verdicts.
+
+    After a single search of each loss (not ``repeated``), they are ranks of the settings that it found.
+    """
     ranking = mean_ranks(scores)
     if ranking is None:
         return None
     ranks, critical = ranking
     best = next(iter(ranks))
     first = [printed(loss) for loss, rank in ranks.items() if rank == ranks[best]]
-    verb = "has" if len(first) == 1 else "share"
-    headline = f"{listed(first)} {verb} the best mean rank, {number_text(ranks[best])}."
+    verb = "share" if len(first) > 1 else "has" if repeated else "have"
+    named = listed(first) if repeated else f"Settings of {listed(first)}"
+    headline = f"{named} {verb} the best mean rank, {number_text(ranks[best])}."
     rest = sum(rank - ranks[best] > critical for rank in ranks.values())
     differ, of = "differs" if rest == 1 else "differ", "it" if len(first) == 1 else "them"
     apart = f"{count_text(rest, 'loss')} {differ} from {of} significantly" if rest else "no loss differs significantly"
@@ -477,7 +485,8 @@ def _mean_ranks(scores: Mapping[str, Mapping[str, float]], metric: str) -> Answe
     ]
     notes = (f"The critical difference of mean ranks is {number_text(critical)}: {apart}.{few}",)
     numbers, table = {"critical_difference": critical}, table_of(columns, rows)
-    return Answer(RANKS, "", "Which losses are best on average?", headline, numbers=numbers, table=table, notes=notes)
+    question = f"Which {'losses' if repeated else 'settings of losses'} are best on average?"
+    return Answer(RANKS, "", question, headline, numbers=numbers, table=table, notes=notes)
 
 
 def chance_of(summary: Summary, dataset: str) -> float | None:

@@ -109,15 +109,15 @@ class _Questions:
         key, noun = (WHICH_LOSS, "loss") if repeated else (WHICH_SETTING, "setting")
         question = f"Which model and {noun}?" if self._several_models else f"Which {noun}?"
         said = names if repeated else {of.label: self._at_setting(of) for of in (self._winner, *shown)}
-        self._names[WHICH_LOSS] = self._names[key] = names
-        every, second = self._every("loss", shown), names
+        every = self._every("loss", shown)
+        # Other sentences have no room for the setting of a second loss; the table has all.
+        second = names if repeated else {of.label: self._setting_of(of, names[of.label]) for of in shown}
         if every and not repeated and conclusion.verdict is Verdict.BETTER:
             were = "compared settings of" if every.endswith("compared") else "settings of all"
             every = f"the {were} other losses"
         elif conclusion.verdict is Verdict.BETTER:
             second = said
-        # Other sentences have no room for a second setting; the table has all.
-        self._names[WHICH_LOSS] = {**second, self._winner.label: said[self._winner.label]}
+        self._names[WHICH_LOSS] = self._names[key] = {**second, self._winner.label: said[self._winner.label]}
         answer = self._answer(WHICH_LOSS, question, conclusion, closest, every)
         notes = (*self._notes(WHICH_LOSS, shown, said), *self._another_search(closest), *self._limits(closest))
         return replace(answer, key=key, table=self._table([self._winner, *shown]), notes=notes)
@@ -126,6 +126,10 @@ class _Questions:
         """Return a candidate's loss at the first parameter of its setting, short enough for a sentence."""
         setting = setting_text(candidate.parameters, most=1)
         return f"{self._loss_name(candidate)} at {setting}" if setting else self._loss_name(candidate)
+
+    def _setting_of(self, candidate: Runs, name: str) -> str:
+        """Return the name of a candidate whose setting has no room: a search found it, and the loss may have better."""
+        return f"{name}'s" if candidate.parameters and "," not in name else name
 
     def _another_search(self, closest: Pair | None) -> Iterator[str]:
         """Say what is known of another search."""
@@ -388,6 +392,6 @@ class _Questions:
             return f"{said}."
         if pair.comparison.share_of_images >= MOSTLY:
             share = share_text(pair.comparison.share_of_images)
-            return f"{said}; {share} of the uncertainty comes from the test images, not from the {units}."
+            return f"{said}; {share} of the uncertainty comes from the test images."
         fewest, most = (answer.numbers[name] for name in ("seeds_needed", "seeds_needed_at_most"))
         return f"{said}; {needed_text(fewest, most, units, number_text(pair.difference, metric))}."

@@ -119,7 +119,7 @@ def test_winners_and_ranks_over_datasets_are_those_of_test() -> None:
     order = {
         answer.key: answer for answer in over_datasets(summary_of({name: verdict_of(images) for name in ("en", "zh")}))
     }
-    assert order["order_of_settings"].headline.startswith("NT-Xent has the highest mean on every dataset.")
+    assert order["order_of_settings"].headline.startswith("Settings of NT-Xent have the highest mean on every dataset.")
 
 
 def test_after_one_search_of_each_loss_a_setting_wins_on_each_dataset() -> None:
@@ -185,9 +185,11 @@ def test_equal_scores_share_their_ranks() -> None:
     ("apart", "sentences"),
     [
         pytest.param(
-            0.0, ("NT-Xent and Triplet SH share the best mean rank, 1.5.", "1 loss differs from them"), id="two"
+            0.0,
+            ("Settings of NT-Xent and Triplet SH share the best mean rank, 1.5.", "1 loss differs from them"),
+            id="two",
         ),
-        pytest.param(1.0, ("NT-Xent has the best mean rank, 1.0.", "1 loss differs from it"), id="one"),
+        pytest.param(1.0, ("Settings of NT-Xent have the best mean rank, 1.0.", "1 loss differs from it"), id="one"),
     ],
 )
 def test_the_sentences_about_mean_ranks_count_losses(apart: float, sentences: tuple[str, str]) -> None:
@@ -205,7 +207,7 @@ def test_a_dataset_that_is_not_confirmed_is_none_of_those_with_the_highest_mean(
     summary = summary_of(dict.fromkeys(("ar", "en", "zh"), verdict_of(pair)))
     del vars(summary)["verdicts"]["zh"]
     order = next(answer for answer in over_datasets(summary) if answer.key == "order_of_settings")
-    assert order.headline.startswith("NT-Xent has the highest mean on every confirmed dataset. ")
+    assert order.headline.startswith("Settings of NT-Xent have the highest mean on every confirmed dataset. ")
 
 
 def test_values_of_a_fraction_have_three_digits_also_over_datasets() -> None:

@@ -163,9 +163,10 @@ def test_the_leads_of_a_search_and_what_fresh_seeds_gave(tmp_path: Path) -> None
     first, second = said["optimism"]
     assert "the winner lost 5.0 val rsum (60.0 to 55.0)" in first and "2 candidates lost 2.8 val rsum" in second
     lead, crossing, further, band = said["equal_budget"]
-    assert lead == "With 4 trials each, Triplet SH leads NT-Xent by 7.0 val rsum on average."
+    assert lead == "With 4 trials each, trials of Triplet SH lead those of NT-Xent by 7.0 val rsum on average."
     assert "probability" not in equal_budgets(ledger.history)["pets"]["comparisons"][0], "it would be no forecast"
-    assert crossing.startswith("Triplet SH leads from 3 trials") and crossing.endswith(" on; with less, NT-Xent leads.")
+    assert crossing.startswith("Trials of Triplet SH lead from 3 trials")
+    assert crossing.endswith(" on; with less, those of NT-Xent lead.")
     assert further.startswith("4 further trials of NT-Xent") and "8 of 10 draws" in band
     page = Page(ledger.history)
     assert "Equal budget" in render_page(page)
@@ -178,12 +179,12 @@ def test_the_leads_of_a_search_and_what_fresh_seeds_gave(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("epochs", "leads"),
     [
-        pytest.param(2, ["Triplet SH leads at every budget that both losses had."], id="equal costs"),
+        pytest.param(2, ["Trials of Triplet SH lead at every budget that both losses had."], id="equal costs"),
         pytest.param(
             40,
             [
-                "Triplet SH leads at every budget in trials that both losses had.",
-                "NT-Xent leads at every budget in epochs and hours that both losses had.",
+                "Trials of Triplet SH lead at every budget in trials that both losses had.",
+                "Trials of NT-Xent lead at every budget in epochs and hours that both losses had.",
             ],
             id="the loss ahead with equal trials is slow",
         ),
@@ -198,7 +199,7 @@ def test_the_loss_with_the_highest_value_need_not_lead_at_any_budget(
     for value in STEADY:
         add(ledger, "triplet_sh", value if epochs == 2 else value - 20, epochs=epochs)
     lead, *crossing, _, _ = said_of(ledger)["equal_budget"]
-    assert "NT-Xent trails Triplet SH" in lead and crossing == leads
+    assert "trials of NT-Xent trail those of Triplet SH" in lead and crossing == leads
 
 
 def test_of_losses_that_the_leader_leads_as_surely_the_closest_is_named(tmp_path: Path) -> None:

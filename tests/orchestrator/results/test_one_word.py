@@ -24,13 +24,15 @@ from orchestrator.results.table_verdicts import VALUE, Circumstances, TableVerdi
 from orchestrator.results.tables import tables_of
 from orchestrator.results.trial_comparison import Side, which_is_better
 from orchestrator.results.verdict import DatasetVerdict
-from orchestrator.text.wording import p_equals
+from orchestrator.text.wording import p_equals, printed
 from orchestrator.tracking.description import confirmed_candidates
 from orchestrator.views.forms import FORMS, render
+from tests.answers_page import page
 from tests.support.experiments import add_repeats, add_trial, make_experiment, open_test
 from tests.support.ranked import draw_ranks, metrics_of
 from tests.support.records import append
 from tests.support.unwritten_ledger import UnwrittenLedger
+from trainables.loss_parameters import LOSS_TABLE as LOSSES
 
 PARAMETERS = {"nt_xent": ("temperature", 0.1), "triplet_sh": ("margin", 0.2)}
 WORDS = ("winner", "baseline", "best", *Verdict)
@@ -198,3 +200,37 @@ def test_a_headline_is_better_only_where_each_of_its_pairs_is(key: str) -> None:
     assert pairs and (verdict.conclusion(key).verdict is Verdict.BETTER) == all(
         pair.verdict is Verdict.BETTER for pair in pairs
     )
+
+
+NAMES = "|".join(re.escape(printed(loss)) for loss in sorted(LOSSES, key=len, reverse=True))
+OF_LOSSES = re.compile(
+    rf"(?<!of )\b(?:{NAMES}) (?:beats?|leads?|trails?|wins?|ha(?:s|ve) the (?!best val)|was best"
+    rf"|was ahead|is worse)|(?:beats|worse on test than|closest is|against) (?:{NAMES})(?! at |, | [A-Z(]|'s)"
+)
+"""A sentence whose subject or object is a loss, and not a setting, its trials or its seeds."""
+
+
+def strings_of(value: object) -> Iterator[str]:
+    """Yield the texts in JSON."""
+    if isinstance(value, str):
+        yield value
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ():
+        yield from strings_of(part)
+
+
+@settings(max_examples=10, deadline=None)
+@given(drawn=FIELDS)
+def test_after_one_search_nothing_is_said_of_losses(drawn: list[tuple[str, int, list[int]]]) -> None:
+    summary = Summary(journal_of(drawn))
+    texts = [render(summary.answers, form) for form in FORMS if form not in ("csv", "json")]
+    texts = [unescape(text) for text in texts]
+    texts += strings_of(json.loads(json.dumps(summarise(summary.history), default=str)))
+    texts += [str(tags) for _, _, tags in confirmed_candidates(summary.history)]
+    assert [said for text in texts for said in OF_LOSSES.findall(" ".join(text.split()))] == []
+    assert not any(key in ("loss", "order") for key in (answer.key for answer in summary.answers))
+
+
+def test_the_page_of_answers_speaks_of_losses_after_repeated_searches_alone() -> None:
+    sections = {part.partition("\n")[0]: part for part in page().split("\n## ")}
+    repeated = [heading for heading in sections if OF_LOSSES.search(" ".join(sections[heading].split()))]
+    assert repeated == ["Which loss?"]
