@@ -306,8 +306,8 @@ def rank_labels(scores: Scores, image_of_caption: Tensor, labels: Tensor) -> tup
     Example:
         >>> from trainables.positive_ranks import BlockScores
         >>> scores = BlockScores(torch.eye(2), torch.tensor([[1.0, 0.5], [0.4, 0.9], [0.8, 0.1]]))
-        >>> [ranks.tolist() for ranks in rank_labels(scores, torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1]))]
-        [[1, 2, 1], [1, 1, 1]]
+        >>> [ranks.tolist() for ranks in rank_labels(scores, torch.tensor([0, 0, 1]), torch.tensor([0, 1, 2]))]
+        [[1, 2, 3], [1, 2, 2]]
     """
     owners, labels = image_of_caption.to(scores.device), labels.to(scores.device)
     images, columns = (torch.arange(int(numbers.max()) + 1, device=scores.device) for numbers in (owners, labels))
