@@ -13,9 +13,10 @@ from tests.trainables.runs import numbers
 from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables import trial as of_trial
 from trainables.checkpoint import EpochReport, save_epoch
-from trainables.config import Change, TrialConfig
+from trainables.config import PIXELS, Change, TrialConfig
 from trainables.errors import DivergedError
 from trainables.fused import FusedTrials
+from trainables.model_parameters import FEATURES
 from trainables.models import MODELS
 from trainables.static_steps import StaticSteps
 from trainables.trial import run_trial
@@ -71,7 +72,7 @@ def test_each_has_the_bits_of_a_trial_alone(configs: list[TrialConfig], graph: s
             agree(reports[str(place)], next(stream), tmp_path / f"{place}-{epoch}")
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [name for name in MODELS if FEATURES[name] != PIXELS])
 def test_every_model_takes_turns(name: str, tmp_path: Path) -> None:
     configs = [config("triplet_sh", name, embedding_size=16, seed=seed) for seed in (0, 1)]
     reports = together(configs).run_epoch(["0", "1"])
