@@ -205,7 +205,8 @@ def test_a_headline_is_better_only_where_each_of_its_pairs_is(key: str) -> None:
 NAMES = "|".join(re.escape(printed(loss)) for loss in sorted(LOSSES, key=len, reverse=True))
 OF_LOSSES = re.compile(
     rf"(?<!of )\b(?:{NAMES}) (?:beats?|leads?|trails?|wins?|ha(?:s|ve) the (?!best val)|was best"
-    rf"|was ahead|is worse)|(?:beats|worse on test than|closest is|against) (?:{NAMES})(?! at |, | [A-Z(]|'s)"
+    rf"|was ahead|is worse)|(?:beats|worse on test than|closest is|against) (?:{NAMES})"
+    r"(?! at |, | [A-Z(]|'s|\\textquotesingle)"
 )
 """A sentence whose subject or object is a loss, and not a setting, its trials or its seeds."""
 
