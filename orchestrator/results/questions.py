@@ -37,7 +37,7 @@ from orchestrator.text.wording import (
     share_text,
 )
 from trainables.metric_table import range_of
-from trainables.model_parameters import published_parameters
+from trainables.model_parameters import MODEL_PARAMETERS, published_parameters
 
 MOSTLY = 0.5
 """Share of the uncertainty from which on a part of it is named: smaller shares are not estimated well apart."""
@@ -186,6 +186,9 @@ class _Questions:
 
     def _zero_shot(self, candidate: Runs) -> tuple[str, ...]:
         """Say that a candidate is a pretrained model that is not trained, if it is one."""
+        if candidate.model not in MODEL_PARAMETERS:
+            # A table of results has models from elsewhere.
+            return ()
         published = {f"model.{name}": value for name, value in published_parameters(candidate.model).items()}
         is_untrained = bool(published) and published.items() <= candidate.parameters.items()
         return (ZERO_SHOT,) if is_untrained else ()

@@ -341,4 +341,4 @@ def test_the_p_value_of_a_winner_over_all_is_a_bound() -> None:
     ]
     p = answer.numbers["p"]
     assert answer.verdict == "better" and answer.closest == "b" and p >= 0.001
-    assert f"beats the settings of all other losses, p ≤ {p:.3f}; closest is WARP's: " in answer.headline
+    assert f"beats the settings of all other losses, p ≤ {p:.3f}; closest is WARP: " in answer.headline
