@@ -25,7 +25,7 @@ CPU = torch.device("cpu")
 def test_steps_are_those_of_an_epoch(batches: str, batch_size: int) -> None:
     data = tiny_dataset()
     training = tiny_config(batches=batches, batch_size=batch_size).training
-    split = ResidentSplit(data.splits["train"], CPU, None)
+    split = ResidentSplit(data.splits["train"], CPU)
     taken = list(epoch_batches(split, training, torch.Generator()))
     assert count_steps(data.splits["train"], training) == len(taken)
 
