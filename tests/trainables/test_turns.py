@@ -30,7 +30,7 @@ def config(loss: str = "nt_xent", model: str = "vsepp", **rest: Any) -> TrialCon
 
 
 GROUPS = {
-    "draws": [config("warp"), config("warp", loss_parameters={"bank": 20}), config("warp", seed=1)],
+    "draws": [config("warp"), config("warp", bank=20), config("warp", seed=1)],
     "dropout, batch norms": [config(model="vsrn"), config(model="vsrn", seed=1)],
     "other models and batches": [config(), config("triplet_sh", "wsabie", batch_size=8), config(batches="images")],
     "learned, averages, micro-batches": [
