@@ -20,6 +20,9 @@ from trainables.trial import run_trial
 Answer = Future[EpochReport | None]
 """The next report, ``None`` after the last."""
 
+_ONE_EPOCH = threading.Lock()
+"""Held while an epoch trains: PyTorch's random numbers are of the process, and each epoch begins with its own seed."""
+
 
 def run_ahead(
     config: TrialConfig,
@@ -67,7 +70,11 @@ def _ask(asked: "SimpleQueue[Answer | None]") -> Answer:
 def _answer(stream: Generator[EpochReport, None, None], asked: "SimpleQueue[Answer | None]") -> None:
     while (answer := asked.get()) is not None:
         try:
-            answer.set_result(next(stream, None))
+            with _ONE_EPOCH:
+                report = next(stream, None)
+            answer.set_result(report)
+            # Its snapshot takes memory of the device.
+            del report
         except BaseException as error:  # noqa: BLE001  # of any kind: the reader gets it, who would wait forever
             answer.set_exception(error)
     stream.close()

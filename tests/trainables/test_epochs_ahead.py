@@ -55,6 +55,14 @@ def test_files_that_are_written_after_the_next_epoch_are_those_of_their_own(
     assert next(ahead, None) is None
 
 
+def test_trials_of_one_process_draw_their_own_random_numbers() -> None:
+    configs = [tiny_config(loss="warp", epochs=6, seed=seed) for seed in (1, 2)]
+    alone = [[numbers(report) for report in run_trial(config, DATA, device="cpu")] for config in configs]
+    streams = [run_ahead(config, DATA, device="cpu") for config in configs]
+    together = [[numbers(report) for report in reports] for reports in zip(*zip(*streams, strict=True), strict=True)]
+    assert together == alone
+
+
 @pytest.mark.parametrize("stop", [1, 3])
 def test_a_checkpoint_that_was_written_beside_training_resumes_to_the_same_bits(tmp_path: Path, stop: int) -> None:
     *_, whole = run_ahead(RICH, DATA, device="cpu")
