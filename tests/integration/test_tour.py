@@ -44,9 +44,8 @@ def tour() -> list[str]:
 
 def test_every_command_does_what_the_readme_says(tmp_path: Path) -> None:
     write_precomputed(tmp_path / "data" / "flickr8k", images=60)
-    activation, first, *commands, last = tour()
-    assert activation.startswith(". .venv/bin/activate")
-    assert first == "export ORCHESTRATOR_DATA_ROOT=DATA"
+    first, *commands, last = tour()
+    assert first.startswith(". .venv/bin/activate; export ORCHESTRATOR_DATA_ROOT=DATA")
     environment = {
         **os.environ,
         "ORCHESTRATOR_DATA_ROOT": str(tmp_path / "data"),
