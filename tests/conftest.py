@@ -21,6 +21,9 @@ IS_PROOF = os.environ.get("HYPOTHESIS_PROFILE") == "proof"
 LONGEST = {"test_end_to_end.py", "test_every_record.py", "test_fused.py", "test_on_gpu.py", "test_trial.py"}
 """Files of ``make test`` that take more than ten seconds of a processor each."""
 
+SECONDS = 600
+"""A test of ``make test`` that takes longer hangs; a proof has the hour of ``pyproject.toml``."""
+
 # A red run of `make test` is a fault of what was changed, so that it draws the same examples each time; `make proof`
 # draws others. How long an example takes says how busy the machine is, and no property is about that.
 UNTIMED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -46,6 +49,13 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.disable()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Name a test that fails at once: a run that is ended from outside never comes to its summary."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        print(f"\n{report.nodeid} failed ({report.when})", file=sys.__stdout__, flush=True)
+
+
 def pytest_collection_finish() -> None:
     """Let the collector of garbage pass over modules and tests, which stay to the end."""
     gc.collect()
@@ -54,9 +64,12 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first; let each property be tried with as many examples as the profile asks for."""
+    """Put the longest files first, end a test that hangs, and try properties with the examples of the profile."""
     # What comes last is short, so that all workers have something to do to the end.
     items.sort(key=lambda item: item.path.name not in LONGEST)
+    for item in items:
+        if not item.get_closest_marker("proof"):
+            item.add_marker(pytest.mark.timeout(SECONDS))
     for function in {getattr(item, "obj", None) for item in items}:
         if is_hypothesis_test(function):
             drawn = getattr(function, SETTINGS)

@@ -338,7 +338,7 @@ def prove_change() -> int:
     # What passed for these files before is run again: CI asks whether it passes now.
     tree = f"{tree_of_files()} {time.time_ns()}"
     run = Run(tree, "proofs", turn=int(git("rev-parse", "HEAD")[:8] or "0", 16), limit=SECONDS)
-    return print_failures(run_stage(run, ["-n0", "-m", "proof", *chosen]))
+    return print_failures(run_stage(run, ["-n0", "-m", "proof", "--timeout", "1200", *chosen]))
 
 
 def touched(changed: Collection[str]) -> list[str]:

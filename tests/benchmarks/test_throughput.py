@@ -13,6 +13,7 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.journal.trial import TrialState
 from tests.benchmarks import many_trials, throughput
 from tests.benchmarks.throughput import STEEPEST, Measurement, Sample, growth_rows, measure, watch
+from tests.support.child_process import running
 
 TRIALS = 150
 
@@ -38,7 +39,7 @@ SLACK = 3
 def test_a_driver_is_watched_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line counts once it is whole, also one that is written between the last look and the end of the process."""
     counted = tmp_path / "journal"
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+    with running([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
 
         def write(text: str, ends: bool = False) -> None:
             with counted.open("a") as file:

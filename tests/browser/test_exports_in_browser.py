@@ -14,6 +14,7 @@ from orchestrator.exports.tensorboard import write_events
 from orchestrator.studies.export import write_storage
 from tests.integration.test_ui import fetch
 from tests.support.bucket import free_port
+from tests.support.child_process import running
 from tests.support.exported import write_experiment
 
 pytestmark = pytest.mark.proof
@@ -31,14 +32,9 @@ def served(*command: str) -> Iterator[str]:
     """Run a server on a free port of this machine; give its address once it answers."""
     port = free_port()
     address = f"http://127.0.0.1:{port}"
-    with subprocess.Popen(
-        [sys.executable, *command, "--port", str(port)], stderr=subprocess.DEVNULL, text=True
-    ) as process:
-        try:
-            fetch(address, process)
-            yield address
-        finally:
-            process.kill()
+    with running([sys.executable, *command, "--port", str(port)], stderr=subprocess.DEVNULL, text=True) as process:
+        fetch(address, process)
+        yield address
 
 
 @needs("optuna_dashboard")

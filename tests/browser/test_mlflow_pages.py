@@ -25,6 +25,7 @@ from tests.browser.opened_page import PHONE, SCHEMES, SIZES, WIDE, Opened
 from tests.browser.opened_page import opened as opened_page
 from tests.integration.test_ui import end, fetch
 from tests.support.bucket import free_port
+from tests.support.child_process import running
 from tests.support.experiments import add_repeat, make_experiment, open_test, start
 from tests.support.records import append
 
@@ -66,7 +67,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, store_template: Path, brows
     trials = write_searches(output)
     port = free_port()
     command = [sys.executable, "-c", "from orchestrator.cli import main; main()", "ui", "--output", str(output)]
-    with subprocess.Popen([*command, "--port", str(port)], stdout=subprocess.PIPE, text=True) as started:
+    with running([*command, "--port", str(port)], stdout=subprocess.PIPE, text=True) as started:
         assert started.stdout is not None
         started.stdout.readline()
         opens = started.stdout.readline().split()[1]

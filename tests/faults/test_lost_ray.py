@@ -15,6 +15,7 @@ from orchestrator.tuner.own_ray import CORE
 from tests.faults.searches import Searches, tiny
 from tests.faults.troubled_workload import Trouble
 from tests.integration.search_process import command
+from tests.support.child_process import running
 from tests.trainables.scenes_folder import write_scenes
 
 pytestmark = pytest.mark.proof
@@ -47,7 +48,7 @@ def test_a_search_whose_ray_dies_ends_in_order_and_resumes(searches: Searches) -
 @pytest.mark.parametrize("victim", CORE)
 def test_a_search_whose_ray_dies_while_it_starts_says_so_at_once(tmp_path: Path, victim: str) -> None:
     started = command(tmp_path / "runs", tiny(), 0.0)
-    with subprocess.Popen(started, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+    with running(started, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         driver = psutil.Process(process.pid)
         core: list[psutil.Process] = []
         while not core:

@@ -16,6 +16,7 @@ import pytest
 
 from tests.faults.searches import tiny
 from tests.integration.search_process import command, history
+from tests.support.child_process import running
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.proof
@@ -53,7 +54,7 @@ def search(base: Path) -> Iterator[psutil.Process]:
     own = {"RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": SECRET, "AWS_SECRET_ACCESS_KEY": SECRET}
     environment = {**os.environ, **own, "HOME": str(base / "home"), "TMPDIR": str(base)}
     started = command(base / "runs", tiny(), 0.0)
-    with subprocess.Popen(started, env=environment, umask=0) as process:
+    with running(started, env=environment, umask=0) as process:
         driver = psutil.Process(process.pid)
         wait_until(lambda: process.poll() is not None or any(one.epochs for one in history(base).trials.values()))
         yield driver

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.test_ui import end, fetch, listen_to_interrupts
+from tests.integration.test_ui import end, fetch
+from tests.support.child_process import running
 from tests.support.precomputed_folder import write_precomputed
 
 pytestmark = pytest.mark.proof
@@ -83,10 +84,9 @@ def open_pages(command: str, folder: Path, environment: dict[str, str]) -> None:
     """Run ``orchestrator ui`` until its pages are there, and interrupt it."""
     program = command.partition("#")[0].split()
     assert program == ["orchestrator", "ui"]
-    with subprocess.Popen(
-        program, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, preexec_fn=listen_to_interrupts
-    ) as started:
+    with running(program, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as started:
         printed = started.stdout.readline() + started.stdout.readline()
-        pages = re.search(r"(http://127\.0\.0\.1:\d+/)\?token=([\w-]+)", printed)
-        assert "MLflow" in fetch(pages[1], started, pages[2])
+        pages = re.search(r"http://(icr-[\w-]+\.localhost):(\d+)/\?token=([\w-]+)", printed)
+        assert pages, printed
+        assert "MLflow" in fetch(f"http://127.0.0.1:{pages[2]}/", started, pages[3])
         end(started, signal.SIGINT)

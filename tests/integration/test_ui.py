@@ -15,6 +15,7 @@ import pytest
 
 from orchestrator.machines.visitors import own_name
 from tests.support.bucket import free_port
+from tests.support.child_process import running
 
 pytestmark = pytest.mark.proof
 
@@ -25,9 +26,7 @@ def test_the_pages_are_served_and_the_server_goes_with_the_command(output: Path,
     command = [sys.executable, "-c", "from orchestrator.cli import main; main()", "ui"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent.parent)}
     arguments = ["--output", str(output), "--port", str(port)]
-    with subprocess.Popen(
-        [*command, *arguments], env=environment, stdout=subprocess.PIPE, text=True, preexec_fn=listen_to_interrupts
-    ) as started:
+    with running([*command, *arguments], env=environment, stdout=subprocess.PIPE, text=True) as started:
         assert str(output / "mlflow.db") in started.stdout.readline()
         opens = started.stdout.readline().split()[1]
         token = opens.partition("token=")[2].partition("#")[0]
@@ -95,11 +94,6 @@ def answer_of(port: int, token: str | None, method: str, path: str, headers: dic
         return connection.getresponse().status
     finally:
         connection.close()
-
-
-def listen_to_interrupts() -> None:
-    """Undo what a shell does to the jobs that it puts into the background: they ignore SIGINT."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def fetch(url: str, started: subprocess.Popen[str], token: str = "") -> str:

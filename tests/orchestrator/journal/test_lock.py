@@ -34,6 +34,7 @@ from orchestrator.journal.lock import (
     take,
 )
 from orchestrator.storage.stores import FolderStore
+from tests.support.child_process import running
 from trainables.errors import ConfigError, NoLocksError, UserError
 from trainables.files import alone
 
@@ -61,7 +62,7 @@ def test_the_lock_of_a_killed_process_is_stale_and_what_it_left_goes(tmp_path: P
     scratch = tmp_path / "icr-scratch"
     scratch.mkdir(mode=0o700)
     command = [sys.executable, "-c", HOLD, str(tmp_path), str(scratch)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+    with running(command, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None and holder.stdout.readline() == "held\n"
         holder.kill()
     # As Ray's workers do, it names the scratch directory in its command line.

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from orchestrator.machines.processes import kept_sigterm_handler, sigterm_as_ctrl_c
+from tests.support.child_process import running
 
 ROOT = Path(__file__).parents[3]
 SLEEP = "import time; time.sleep(3600)"
@@ -31,9 +32,7 @@ with bound_process([sys.executable, "-c", nested], os.environ) as process:
 def started() -> Iterator["subprocess.Popen[bytes]"]:
     """A process that waits for a process that it has started, and for the child of that."""
     command = [sys.executable, "-c", STARTER, "wait"]
-    with subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, preexec_fn=listen_to_interrupts
-    ) as starter:
+    with running(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as starter:
         assert starter.stdout.readline() == b"there\n"
         yield starter
 
@@ -85,11 +84,6 @@ def test_its_exit_code_is_that_of_the_command() -> None:
         "    sys.exit(process.wait())"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=120, env=os.environ).returncode == 7
-
-
-def listen_to_interrupts() -> None:
-    """Undo what a shell does to the jobs that it puts into the background: they ignore SIGINT."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)

@@ -31,6 +31,7 @@ from orchestrator.tracking.store import Store
 from orchestrator.tracking.tracker import Tracker, TrackingProcess
 from orchestrator.tracking.view import experiment_tags
 from orchestrator.winners.winners import ranks_file, weights_file
+from tests.support.child_process import running
 from tests.support.experiments import add_repeat, add_trial, begun, make_experiment, open_test, start
 from tests.support.records import append
 from tests.support.stored_runs import assert_store_agrees, stored
@@ -418,7 +419,7 @@ def test_a_search_that_is_killed_takes_the_process_along(output: Path, ledger: L
     with socket.create_server(("127.0.0.1", 0)) as server, ExitStack() as asked:
         server.settimeout(300)
         command = [sys.executable, "-c", SEARCH, str(output), f"http://127.0.0.1:{server.getsockname()[1]}"]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as search:
+        with running(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as search:
             number = int(search.stdout.readline())
             if is_delivering:
                 asked.enter_context(server.accept()[0])

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support.child_process import running
 from tests.support.commands import CommandLine
 from tests.support.experiments import add_trial, begun
 from tests.support.waiting import has_ended, wait_until
@@ -77,7 +78,7 @@ def environment() -> dict[str, str]:
 def test_the_address_is_true_and_a_signal_ends_it(output: Path, environment: dict[str, str], number: int) -> None:
     before = sorted(output.rglob("*"))
     command = [*COMMAND, "watch", "tiny", "--output", str(output), "--port", "0"]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as started:
+    with running(command, env=environment, stdout=subprocess.PIPE, text=True) as started:
         address = started.stdout.readline().split()[2]
         assert address.endswith("/e/tiny/")
         with urllib.request.urlopen(address, timeout=60) as page:
@@ -97,9 +98,8 @@ def beside(output: Path, environment: dict[str, str]) -> Iterator[subprocess.Pop
     """A process with a live page beside it, as a search has one; its second line of errors is the address."""
     command = [sys.executable, "-c", BESIDE, str(output)]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as made:
+    with running(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as made:
         yield made
-        made.kill()
 
 
 def test_a_page_beside_a_search_ends_with_the_search_however_that_ends(beside: subprocess.Popen[str]) -> None:

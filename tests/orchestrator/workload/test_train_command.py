@@ -18,6 +18,7 @@ import torch
 
 from orchestrator.workload.evaluation import chance_in_folds, evaluate
 from orchestrator.workload.single import directory_of, read_config
+from tests.support.child_process import running
 from tests.support.commands import CommandLine
 from tests.support.precomputed_folder import write_precomputed
 from tests.support.waiting import wait_until
@@ -448,7 +449,7 @@ def test_a_training_that_is_killed_at_any_moment_ends_like_one_that_is_not(shell
     for kill in range(8):
         command = shell.words(*(["--resume"] if kill else []), settings=settings)
         before = _newest_epoch(shell.directory)
-        with subprocess.Popen([sys.executable, "-c", program, *command], env=ONE_THREAD) as process:
+        with running([sys.executable, "-c", program, *command], env=ONE_THREAD) as process:
             is_further = partial(_is_further, process, shell.directory, before)
             wait_until(is_further, "another epoch")
             time.sleep(moments.uniform(0, 0.1))
