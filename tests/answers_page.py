@@ -438,7 +438,7 @@ def caveat_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
 
 def race_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
     """Yield question, case and sentences about the rounds of a race."""
-    names = {"a": "Polynomial (self)", "b": "Circle"}
+    names = {"a": "Polynomial (self) at degree = 2", "b": "Circle at margin = 0.25"}
     draws = np.random.default_rng(0).standard_normal((2, 6))
     apart, close = ((236.9 - gap, 236.9) for gap in (40.0, 0.4))
     for when, means, seeds in (

@@ -55,7 +55,7 @@ WIDE = 10.0
 """Width of an interval in points of rsum from which on digits after the point say nothing."""
 
 SOME = 0.05
-"""Share of the space far from all trials from which on a sentence says so."""
+"""Share of the space of which nothing is said from which on a sentence says so."""
 
 TOGETHER = 0.5
 """Correlation of two parameters within the set from which on they must be chosen together."""
@@ -367,8 +367,8 @@ def _notes(band: Band) -> Iterator[str]:
         coefficient, other, needed = band.names[first], band.names[second], "larger" if likeness > 0 else "smaller"
         yield f"Choose {coefficient} and {other} together: a larger {coefficient} needs a {needed} {other}."
     if band.surface.unexplored >= SOME:
-        far = share_text(band.surface.unexplored)
-        yield f"Of {far} of the space nothing is said: no trial lies within a tenth of each range there."
+        unseen = share_text(band.surface.unexplored)
+        yield f"Of {unseen} of the space nothing is said: a peak a tenth of a range wide would not be seen there."
     parts = [f"{count_text(band.known, 'setting')} trained to the end"]
     parts += [f"{band.stopped} stopped early (ends estimated)"] if band.stopped else []
     parts += [f"{band.diverged} diverged"] if band.diverged else []

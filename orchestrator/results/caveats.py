@@ -167,7 +167,9 @@ def comparability(history: History, dataset: str) -> list[str]:
     A single loss needs no sentence about settings that losses share.
     """
     experiment = known_experiment(history)
-    sentences = [*history.data_caveats.get(dataset, ()), *_opened_elsewhere(history, dataset)]
+    # In the journal these sentences name their dataset, which all sentences here are about.
+    of_data = (sentence.removeprefix(f"{dataset}: ") for sentence in history.data_caveats.get(dataset, ()))
+    sentences = [*of_data, *_opened_elsewhere(history, dataset)]
     cells = _cells(experiment, dataset)
     if experiment is None or not cells or len(experiment.losses) < 2:
         return sentences

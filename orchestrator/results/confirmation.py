@@ -40,7 +40,7 @@ from orchestrator.results.runs import RunId, Runs
 from orchestrator.results.statistics import Sample
 from orchestrator.results.verdict import DatasetVerdict, judge
 from orchestrator.text.values import in_digits
-from orchestrator.text.wording import listed, parameter_names, printed, setting_text
+from orchestrator.text.wording import at_setting, listed, parameter_names, printed, setting_text
 from trainables.errors import ConfigError
 from trainables.metric_table import BEST, TEST, in_section, name_parts, without_section
 from trainables.metric_values import image_values
@@ -408,13 +408,16 @@ def confirmations(history: History) -> dict[str, Confirmation]:
 
 
 def race_names(history: History, race: Race) -> dict[str, str]:
-    """Return label -> printed name of each candidate: its loss, with the trial's number where another has the same."""
-    configs = {label: history.trials[label].config for label in race.seeds}
-    several = len({config.model for config in configs.values()}) > 1
-    names = {
-        label: f"{printed(config.model)} {printed(config.loss)}" if several else printed(config.loss)
-        for label, config in configs.items()
-    }
+    """Return label -> printed name of each candidate: its loss at the first parameter of its setting.
+
+    The trial's number follows where another has the same name.
+    """
+    trials = {label: history.trials[label] for label in race.seeds}
+    several = len({trial.config.model for trial in trials.values()}) > 1
+    names = {}
+    for label, trial in trials.items():
+        model = f"{printed(trial.config.model)} " if several else ""
+        names[label] = model + at_setting(printed(trial.config.loss), trial.parameters)
     counts = Counter(names.values())
     return {label: f"{name} {label.rpartition('-')[2]}" if counts[name] > 1 else name for label, name in names.items()}
 

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
+VERDICT_COLUMNS = ("winner", "verdict", "difference", "low", "high", "p", "p_unadjusted", "varies")
+"""Columns of ``verdicts_frame``, which has them without any pair too."""
+
+
 def trials_frame(history: History) -> "DataFrame":
     """Return one row per trial: settings, state, and metrics at its best epoch and on the test split."""
     rows = [
@@ -114,7 +118,7 @@ def verdicts_frame(history: History) -> "DataFrame":
         for dataset, verdict in Summary(history).verdicts.items()
         for pair in verdict.pairs
     ]
-    return _frame(rows, ["dataset", "other"])
+    return _frame(rows, ["dataset", "other"], VERDICT_COLUMNS)
 
 
 def winners_frame(history: History) -> "DataFrame":
@@ -141,7 +145,8 @@ def _params(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {f"param.{name}": value for name, value in parameters.items() if name != "loss"}
 
 
-def _frame(rows: Sequence[Mapping[str, Any]], index: list[str]) -> "DataFrame":
+def _frame(rows: Sequence[Mapping[str, Any]], index: list[str], columns: Sequence[str] = ()) -> "DataFrame":
+    """Return the rows as a frame; without rows it has the ``columns`` that every row would have."""
     from pandas import DataFrame
 
-    return DataFrame(rows, columns=None if rows else index).set_index(index)
+    return DataFrame(rows, columns=None if rows else [*index, *columns]).set_index(index)

@@ -25,6 +25,7 @@ from orchestrator.results.verdict import PUBLISHED, WHICH_COEFFICIENTS, WHICH_LO
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import (
     BRIEF,
+    at_setting,
     basis_text,
     interval_text,
     listed,
@@ -124,8 +125,7 @@ class _Questions:
 
     def _at_setting(self, candidate: Runs) -> str:
         """Return a candidate's loss at the first parameter of its setting, short enough for a sentence."""
-        setting = setting_text(candidate.parameters, most=1)
-        return f"{self._loss_name(candidate)} at {setting}" if setting else self._loss_name(candidate)
+        return at_setting(self._loss_name(candidate), candidate.parameters)
 
     def _setting_of(self, candidate: Runs, name: str) -> str:
         """Return the name of a candidate whose setting has no room: a search found it, and the loss may have better."""

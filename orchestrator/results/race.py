@@ -172,7 +172,8 @@ def describe_race(race: Race, metric: str, names: Mapping[str, str]) -> list[str
     else:
         state = f"The race ended after {count_text(len(race.rounds), 'round')} and {trainings}: {race.ended}."
     newest = [describe_round(race.rounds[-1], len(race.rounds), metric, names)] if race.rounds else []
-    return [state, *newest, f"Seeds: {', '.join(f'{names[label]} {count}' for label, count in race.seeds.items())}."]
+    counts = "; ".join(f"{count} of {names[label]}" for label, count in race.seeds.items())
+    return [state, *newest, f"Seeds: {counts}."]
 
 
 def describe_round(closed: Round, number: int, metric: str, names: Mapping[str, str]) -> str:

@@ -16,15 +16,19 @@ draw at a time.
 
 The process believes that f is as smooth everywhere as where the trials lie, which are mostly around one peak. Where f
 has a second peak or a narrow ridge, its error bars are too short: the more trials, the surer it is of the wrong peak.
-So its standard deviations are made longer, and it is asked about no place that is far from every trial:
+So its standard deviations are made longer, it is asked about no place that is far from every trial, and it excludes no
+place at which the trials beside it would not show a narrow peak:
 
-    explored        places with a trial within ``NEAR_TRIAL`` in each parameter; of the others nothing is said
+    explored        places with a trial within ``NEAR_TRIAL`` in each parameter
     best settings   explored places whose f reaches f of the best explored place with a probability of at least
                     ``REACH``, by ``CAUTION`` times the standard deviation of their difference
-    the 95 % band   1.5 + d / 2 times the band of the process, for d parameters
+    worse           other explored places where a trial excludes a peak as narrow as ``NARROWEST``; of the rest of the
+                    space nothing is said
+    the 95 % band   2 + d / 2 times the band of the process, for d parameters
 
 The factors were chosen by simulation, with one and two peaks, ridges, plateaus and optima at an edge, of 12 to 96
-trials (``python -m tests.benchmarks bands``; ``docs/reference/surface.md`` has the rates).
+trials, and then tried on peaks drawn at random (``python -m tests.benchmarks bands``; ``docs/reference/surface.md`` has
+the rates).
 
 References:
     [Rasmussen2006] Rasmussen and Williams, Gaussian Processes for Machine Learning, chapters 2, 4 and 5. MIT Press
@@ -50,6 +54,14 @@ CAUTION = 1.5
 
 NEAR_TRIAL = 0.1
 """Largest distance from a trial, as a share of each range, at which a place is explored."""
+
+NARROWEST = 0.06
+"""Distance from its top at which the narrowest peak that is looked for has 37 % of its height, as a share of a range.
+
+At half its height such a peak is a tenth of a range wide."""
+
+SLACK = 2.0
+"""Standard deviations of a trial's value by which it may be too low."""
 
 DRAWS = 128
 """Draws of the unknown scales from the prior, and again around the weighted draws."""
@@ -174,7 +186,7 @@ class Surface:
     """A fitted surface over settings with at least two different values; the draws have a seed."""
 
     def __init__(self, observed: Observed, seed: int = 0) -> None:
-        self._tried = observed.places
+        self._known = observed
         self.observed = observed.reduced(MOST)
         values = self.observed.values
         self._highest, self._lowest = float(values.max()), float(values.min())
@@ -231,16 +243,36 @@ class Surface:
 
     @property
     def unexplored(self) -> float:
-        """The share of the space that is far from every trial, in [0, 1]: a better setting there is not excluded."""
-        return 1 - float(self.explored[:PLACES].mean())
+        """The share of the space that no trial shows to be worse, outside the set, in [0, 1]."""
+        return 1 - float((self.is_best | self.excludes(self._predicted))[:PLACES].mean())
 
     def is_explored(self, places: Array) -> NDArray[np.bool_]:
         """Return which of some places, shape (M, d), have a trial near them."""
         # A trial at a time: all distances of thousands of trials at once would take gigabytes.
         explored = np.zeros(len(places), dtype=bool)
-        for trial in self._tried:
+        for trial in self._known.places:
             explored |= (np.abs(places - trial) <= NEAR_TRIAL).all(axis=1)
         return explored
+
+    def excludes(self, predicted: Prediction) -> NDArray[np.bool_]:
+        """Return which places are shown to be worse than the best, shape (M,).
+
+        Of other places outside the set nothing is said.
+
+        A trial shows so where a peak of ``NARROWEST`` that passes ``SLACK`` standard deviations above its value ends
+        below the best at the place. The lowest value is the foot of the peak.
+        """
+        known, noise = self._known, float(self._weights @ np.exp(self._scales[:, -1])) * self._spread
+        above = known.values + SLACK * np.sqrt(noise**2 / known.trainings + known.unsure**2)
+        foot = float(self._compress(known.values).min())
+        best = self._centre + self._spread * float(self._weights @ self._predicted.mean[:, self.best])
+        heights = (self._compress(np.minimum(above, self._highest)) - foot) / max(best - foot, 1e-9)
+        radii = NARROWEST * np.sqrt(-np.log(np.clip(heights, 1e-9, 1)))
+        shown = np.zeros(len(predicted.places), dtype=bool)
+        for trial, radius in zip(known.places, radii, strict=True):
+            shown |= ((predicted.places - trial) ** 2).sum(axis=1) < radius**2
+        excluded: NDArray[np.bool_] = shown & self.is_explored(predicted.places) & ~self.holds(predicted)
+        return excluded
 
     def holds(self, predicted: Prediction) -> NDArray[np.bool_]:
         """Return which places belong to the set of best settings, shape (M,)."""
@@ -272,7 +304,7 @@ class Surface:
         The band ends at the lowest value of the study: the process knows nothing of what lies below.
         """
         mean, deviation = self._moments(predicted)
-        half = (1.5 + 0.5 * predicted.places.shape[1]) * Z95 * deviation
+        half = (2 + 0.5 * predicted.places.shape[1]) * Z95 * deviation
         return self._expand(mean), self._expand(mean - half), self._expand(mean + half)
 
     def change(self, parameter: int, steps: int = 41, draws: int = 400) -> tuple[float, float, float]:

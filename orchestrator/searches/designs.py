@@ -54,9 +54,7 @@ def design_table(designs: Sequence[SearchDesign], luck: Luck) -> Table:
         for place, design in enumerate(designs)
     ]
     searches, trials = designs[0].searches, designs[0].trials
-    return make_table(
-        headings, rows, f"repeated searches of each loss, about {searches * trials} trials in all", texts=1
-    )
+    return make_table(headings, rows, f"repeated searches, about {searches * trials} trials of each loss", texts=1)
 
 
 def _lead(lead: float) -> str:

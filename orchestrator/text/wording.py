@@ -88,6 +88,17 @@ def setting_text(parameters: Mapping[str, Any], only: Iterable[str] | None = Non
     return one_line(", ".join([*texts, *["…"] * cut]))
 
 
+def at_setting(name: str, parameters: Mapping[str, Any]) -> str:
+    """Return the name of a candidate with the first parameter of its setting, short enough for a sentence.
+
+    Example:
+        >>> at_setting("NT-Xent", {"temperature": 0.1, "training.learning_rate": 0.002})
+        'NT-Xent at τ = 0.1, …'
+    """
+    setting = setting_text(parameters, most=1)
+    return f"{name} at {setting}" if setting else name
+
+
 def decimals_of(unit: str) -> int:
     """Return the digits after the point of a metric: three of a fraction, one of a percentage or a sum of them."""
     return metric_of(unit).digits

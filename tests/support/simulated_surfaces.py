@@ -92,6 +92,31 @@ SURFACES: Mapping[str, Callable[[Array], Array]] = {
 """Name -> function of steps from the optimum, of shape (N, d), that says how far f lies below its highest value."""
 
 
+DRAWN = "drawn"
+"""Name of surfaces on which no rule was chosen: one to three peaks of random places, heights, widths and profiles."""
+
+PROFILES: tuple[Callable[[Array], Array], ...] = (
+    lambda squares: np.exp2(-squares),
+    lambda squares: 1 / (1 + squares),
+    lambda squares: np.maximum(0, 1 - np.sqrt(squares) / 2),
+)
+"""Bell, Lorentz curve and cone, of squared distances from the top; at a distance of 1 a peak has half its height."""
+
+
+def _drawn(optimum: Array, generator: np.random.Generator) -> Callable[[Array], Array]:
+    """Return up to three peaks, from a sixth to two thirds of a range wide at half their height."""
+    count, profile = int(generator.integers(1, 4)), PROFILES[generator.integers(3)]
+    tops = np.vstack([np.zeros_like(optimum), generator.random((count - 1, len(optimum))) - optimum])
+    widths = np.exp(generator.uniform(math.log(1 / 12), math.log(1 / 3), count))
+    heights = 60 - np.append(0, generator.uniform(2, 30, count - 1))
+
+    def below(steps: Array) -> Array:
+        squares = ((steps[:, None] - tops) ** 2).sum(-1) / widths**2
+        return np.asarray(60 - (heights * profile(squares)).max(axis=1))
+
+    return below
+
+
 class Simulated:
     """A search on a surface, by ``tpe`` or ``uniform`` sampling; ``noise`` is a deviation over seeds, in rsum."""
 
@@ -105,12 +130,13 @@ class Simulated:
         sampling: str = "tpe",
         stopping: bool = False,
     ) -> None:
-        self._below, self._noise, self._generator = SURFACES[surface], noise, generator
+        self._noise, self._generator = noise, generator
         self._sampling, self._trials = sampling, trials
         ends = BESIDE_ANOTHER if "peak" in surface and surface != "peaked" else (0.15, 0.85)
         self.optimum: Array = generator.uniform(*ends, dimensions)
         if surface == "edge":
             self.optimum[0] = 0.0
+        self._below = _drawn(self.optimum, generator) if surface == DRAWN else SURFACES[surface]
         self.curves: list[dict[int, float]] = []
         places: list[Array] = []
         values: list[float] = []

@@ -59,13 +59,15 @@ def test_what_differed_between_two_starts_is_named(tmp_path: Path, second: dict[
 
 
 def test_what_the_start_found_in_the_data_is_a_caveat_of_every_summary(tmp_path: Path) -> None:
-    sentence = "pets: 1 of 4 test images have the features of train images, bit for bit."
+    sentence = "1 of 4 test images have the features of train images, bit for bit."
     ledger = Ledger(tmp_path / JOURNAL_FILE)
-    start(ledger, make_experiment(losses=["nt_xent"]), environment=OLD, data_caveats={"pets": [sentence]})
+    start(ledger, make_experiment(losses=["nt_xent"]), environment=OLD, data_caveats={"pets": [f"pets: {sentence}"]})
     add_trial(ledger, [30.0])
     append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
     ledger.close()
-    assert summarise(ledger.history)["caveats"]["pets"][0] == sentence
+    assert summarise(ledger.history)["caveats"]["pets"][0] == sentence, (
+        "the journal names the dataset, a caveat of it does not"
+    )
 
 
 def test_a_start_that_trained_nothing_mixes_nothing(tmp_path: Path) -> None:

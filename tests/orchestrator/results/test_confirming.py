@@ -308,6 +308,7 @@ def test_status_and_summary_say_who_leads_and_who_is_closest(tmp_path: Path, cli
     assert "pets · Round 2 runs: 14 of at most 20 trainings are given out." in shown()
     race = Summary(ledger.history).races["pets"]
     (first,), names = race.rounds, race_names(ledger.history, race)
+    assert set(names.values()) == {f"NT-Xent at τ = {temperature}" for temperature in (0.1, 0.11, 0.12, 0.13)}
     assert f"pets · Round 1: {names[first.closest or '']} is " in shown()
     assert f" val rsum behind {names[first.leader]}, p " in shown()
     told = cli.json("status", tmp_path)["races"]["pets"]

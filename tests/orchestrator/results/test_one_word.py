@@ -4,28 +4,35 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from html import unescape
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orchestrator.experiment.experiment import known_experiment
+from orchestrator.exports.tensorboard import write_events
+from orchestrator.exports.trial_run import WRITERS, trial_runs
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import TrialState
 from orchestrator.results import frames
 from orchestrator.results.answer import Answer, Quantity
 from orchestrator.results.answers import Summary, dataset_answers, summarise
+from orchestrator.results.confirmation import current_plans, race_names, trainings_of
 from orchestrator.results.question import Verdict
 from orchestrator.results.runs import Runs
 from orchestrator.results.table_verdicts import VALUE, Circumstances, TableVerdict
 from orchestrator.results.tables import tables_of
 from orchestrator.results.trial_comparison import Side, which_is_better
 from orchestrator.results.verdict import DatasetVerdict
+from orchestrator.searches.display import race_lines
+from orchestrator.studies.source import PlannedTrials
 from orchestrator.text.wording import p_equals, printed
-from orchestrator.tracking.description import confirmed_candidates
+from orchestrator.tracking.description import confirmed_candidates, note_of, params_of, run_name, tags_of
 from orchestrator.views.forms import FORMS, render
 from tests.answers_page import page
 from tests.support.experiments import add_repeats, add_trial, make_experiment, open_test
@@ -205,7 +212,7 @@ def test_a_headline_is_better_only_where_each_of_its_pairs_is(key: str) -> None:
 NAMES = "|".join(re.escape(printed(loss)) for loss in sorted(LOSSES, key=len, reverse=True))
 OF_LOSSES = re.compile(
     rf"(?<!of )\b(?:{NAMES}) (?:beats?|leads?|trails?|wins?|ha(?:s|ve) the (?!best val)|was best"
-    rf"|was ahead|is worse)|(?:beats|worse on test than|closest is|against) (?:{NAMES})"
+    rf"|was ahead|is worse|is [\d.]+ )|(?:beats|worse on test than|closest is|against|behind|ahead of) (?:{NAMES})"
     r"(?! at |, | [A-Z(]|'s|\\textquotesingle)"
 )
 """A sentence whose subject or object is a loss, and not a setting, its trials or its seeds."""
@@ -223,12 +230,68 @@ def strings_of(value: object) -> Iterator[str]:
 @given(drawn=FIELDS)
 def test_after_one_search_nothing_is_said_of_losses(drawn: list[tuple[str, int, list[int]]]) -> None:
     summary = Summary(journal_of(drawn))
-    texts = [render(summary.answers, form) for form in FORMS if form not in ("csv", "json")]
-    texts = [unescape(text) for text in texts]
-    texts += strings_of(json.loads(json.dumps(summarise(summary.history), default=str)))
-    texts += [str(tags) for _, _, tags in confirmed_candidates(summary.history)]
-    assert [said for text in texts for said in OF_LOSSES.findall(" ".join(text.split()))] == []
+    assert said_of_losses(texts_of(summary)) == []
     assert not any(key in ("loss", "order") for key in (answer.key for answer in summary.answers))
+
+
+def texts_of(summary: Summary) -> Iterator[str]:
+    """Yield what every form, frame, tag and export of an experiment says; programs get only what ``TrialRun`` has."""
+    history = summary.history
+    for answers in ([answer] for answer in [*summary.answers, *tables_of([summary])]):
+        yield from (unescape(render(answers, form)) for form in FORMS if form not in ("csv", "json"))
+        yield from strings_of(json.loads(render(answers, "json")))
+        yield from (cell for row in csv.reader(io.StringIO(render(answers, "csv"))) for cell in row)
+    yield from strings_of(json.loads(json.dumps(summarise(history), default=str)))
+    yield from (str(tags) for _, _, tags in confirmed_candidates(history))
+    for trial in history.trials.values():
+        yield f"{run_name(trial, history)} {tags_of(trial, history)} {note_of(trial)} {params_of(trial)}"
+    for make in (frames.trials_frame, frames.candidates_frame, frames.verdicts_frame, frames.winners_frame):
+        yield from (str(cell) for row in make(history).reset_index().to_numpy() for cell in row)
+    table = frames.trials_frame(history).reset_index()
+    yield from (WRITERS[ending](table).decode() for ending in (".csv", ".jsonl"))
+    yield from (f"{run.group} {run.settings} {run.best}" for run in trial_runs(history))
+
+
+def said_of_losses(texts: Iterable[str]) -> list[str]:
+    return [said for text in texts for said in OF_LOSSES.findall(" ".join(text.split()))]
+
+
+def test_what_tensorboard_reads_says_nothing_of_losses(tmp_path: Path) -> None:
+    history = journal_of([("nt_xent", 40, [0, 4, 8, 6]), ("triplet_sh", 20, [3, 0, 5, 2])])
+    experiment = known_experiment(history)
+    assert experiment is not None and write_events(history, experiment, tmp_path / "events") == len(history.trials)
+    texts = [path.read_bytes().decode("latin-1") for path in tmp_path.rglob("*") if path.is_file()]
+    assert texts and said_of_losses(texts) == []
+
+
+def test_a_race_is_one_of_settings() -> None:
+    """A round names each candidate at its setting, while the race runs and after it."""
+    experiment = make_experiment(losses=sorted(PARAMETERS), confirm={"top": 1, "trainings": 12})
+    ledger = UnwrittenLedger(experiment)
+    for loss, value in zip(sorted(PARAMETERS), (404.0, 401.0), strict=True):
+        add_trial(ledger, [value], loss=loss)
+    plans = current_plans(experiment, ledger.history)
+    for plan in plans:
+        ledger.append(plan)
+    source = PlannedTrials(lambda: trainings_of(plans, ledger.history), ledger)
+    while (trial := source.next()) is not None:
+        values = {"val/rsum": 400.0 + trial.config.seed % 5 + 6 * (trial.config.loss == "nt_xent")}
+        ledger.report(trial, 1, values, TrialState.FINISHED)
+        source.observe(trial)
+    (race,) = Summary(ledger.history).races.values()
+    assert race.rounds and set(race_names(ledger.history, race).values()) == {
+        "NT-Xent at τ = 0.1",
+        "Triplet SH at margin = 0.2",
+    }
+    said = [*race_lines(ledger.history), *texts_of(Summary(ledger.history))]
+    assert said_of_losses(said) == [] and any(" behind NT-Xent at τ = 0.1" in text for text in said)
+
+
+def test_verdicts_without_a_pair_have_their_columns() -> None:
+    alone = frames.verdicts_frame(UnwrittenLedger(make_experiment()).history)
+    pairs = frames.verdicts_frame(journal_of([("nt_xent", 40, [0, 4, 8, 6]), ("triplet_sh", 20, [3, 0, 5, 2])]))
+    assert len(alone) == 0 < len(pairs)
+    assert (list(alone.columns), alone.index.names) == (list(pairs.columns), pairs.index.names)
 
 
 def test_the_page_of_answers_speaks_of_losses_after_repeated_searches_alone() -> None:

@@ -8,7 +8,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
 from orchestrator.results import surface
 from orchestrator.results.surface import CAUTION, MOST, NEAR_TRIAL, Observed, Surface, gain_to_end, spread_of
-from tests.support.simulated_surfaces import Simulated
+from tests.support.simulated_surfaces import DRAWN, Simulated
 
 
 def observed(count: int = 14, *, unsure: float = 0.0, seed: int = 0) -> Observed:
@@ -68,6 +68,9 @@ def test_no_value_of_the_band_is_below_all_that_were_seen() -> None:
         ("thin", 2, 48, 2.5, False),
         ("peaked", 3, 24, 2.5, False),
         ("plateau", 3, 48, 2.5, False),
+        ("hidden peak", 2, 96, 2.5, False),
+        (DRAWN, 1, 96, 2.5, False),
+        (DRAWN, 2, 24, 2.5, True),
     ],
 )
 def test_the_set_and_the_interval_hold_the_truth(
@@ -81,7 +84,7 @@ def test_the_set_and_the_interval_hold_the_truth(
         )
         fitted = Surface(search.observed(), seed)
         at_optimum = fitted.predict(search.optimum[None])
-        held.append(fitted.holds(at_optimum)[0] or not fitted.is_explored(at_optimum.places)[0])
+        held.append(not fitted.excludes(at_optimum)[0])
         _, low, high = fitted.band(fitted.predict(fitted.safest[None]))
         covered.append(low[0] <= search.expected(fitted.safest) <= high[0])
     # With rates of 97 % and of 93 %, 20 searches have so many hits or more with a probability of 0.99.
@@ -101,9 +104,27 @@ def test_a_second_peak_between_trials_is_not_excluded() -> None:
         assert fitted.is_explored(fitted.safest[None])[0]
     # Trials of a large study that the process sees as means of neighbours are near places of their own.
     many = Surface(Observed(np.repeat(places, 2, 0), np.repeat(values, 2), np.ones(192), np.zeros(192)))
-    assert many.unexplored == fitted.unexplored
+    assert many.explored.sum() - many.explored[surface.PLACES :].sum() == fitted.explored[: surface.PLACES].sum()
     edge = places[:1] + np.array([[NEAR_TRIAL, 0]])
     assert fitted.is_explored(edge - 1e-9)[0]
+
+
+def test_a_trial_excludes_a_narrow_peak_the_farther_the_lower_its_value_is() -> None:
+    """The process is sure of all places beside a trial; those that a bell curve through it excludes count."""
+    places = np.append(np.linspace(0, 0.45, 19), [0.6, 0.75, 0.9])[:, None]
+    values = 250 - 300 * np.abs(places[:, 0] - 0.1)
+    steps, distances, unsaid = np.linspace(0.001, 0.085, 85), [], 0
+    for last in (100.0, 160.0, 190.0):
+        fitted = Surface(Observed(places, np.append(values[:-3], [last] * 3), np.ones(22), np.zeros(22), 0.01, 200))
+        predicted, seen = fitted.predict(0.75 + steps[:, None]), fitted._compress(fitted.observed.values)
+        height = (seen[-1] - seen.min()) / (seen.max() - seen.min())
+        # The bell passes through the trial: height = exp(-(distance / NARROWEST)^2), with some seeds' noise above.
+        distances.append(surface.NARROWEST * np.sqrt(-np.log(max(height, 1e-9))))
+        others, excluded = ~fitted.holds(predicted), fitted.excludes(predicted)
+        clear = np.abs(steps - distances[-1]) > 0.004
+        assert (excluded == others & (steps < distances[-1]))[clear].all() and excluded.any()
+        unsaid += int((others & ~excluded).sum())
+    assert distances[0] > distances[1] > distances[2] and unsaid > 0
 
 
 def test_a_parameter_without_effect_has_none_and_the_other_has_one() -> None:

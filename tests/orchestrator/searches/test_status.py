@@ -42,6 +42,14 @@ def test_a_search_tells_what_is_done_and_to_come_and_what_of_its_budget_is_used(
         assert 0 <= budget["hours"][0] < 0.1
 
 
+def test_a_caveat_of_the_data_names_its_dataset_once(tmp_path: Path, cli: CommandLine) -> None:
+    caveats = {"pets": ["pets: val: 2 captions are there several times."]}
+    with begun(tmp_path, make_experiment(losses=["nt_xent"]), data_caveats=caveats) as ledger:
+        add_trial(ledger, [30.0])
+    lines = cli.shows("status", tmp_path).splitlines()
+    assert [line for line in lines if "several times" in line] == [caveats["pets"][0]]
+
+
 def test_what_waits_for_room_or_for_the_next_start_is_to_come(tmp_path: Path) -> None:
     with begin(tmp_path) as ledger:
         add_trial(ledger, [30.0], state=TrialState.RUNNING)
