@@ -1,6 +1,6 @@
 """How often verdicts on repeated searches err, and which leads they find, by simulation.
 
-    python -m tests.benchmarks repeats [--studies 4000]
+    python -m tests.benchmarks repeats [--studies 4000] [--searches 1000] [--tpe]
 
 A study has some losses, each searched repeatedly (``tests/support/repeat_rates.py``). A row is the share of studies,
 in percent, in which equal losses are told from each other. Either all are equal, or the two best are, before others
@@ -8,6 +8,9 @@ that are far behind. ``luck`` is the standard deviation of the best setting over
 loss with ten times the luck of the others, *five* and *three* one with less. Its distribution is normal, or that of the
 best of random trials, or of trials of which the worse half was stopped. The other rows are the share of studies that
 find a lead, and interactions over datasets, trends and bends where there is none.
+
+*tpe* are searches by Optuna of 6 and 12 trials, some with trials that ASHA or a rule of medians stopped; their luck
+is that of the sampler's path. ``--searches`` is their number, from which studies draw theirs.
 """
 
 import argparse
@@ -22,7 +25,7 @@ from orchestrator.results.datasets import interaction_test
 from orchestrator.results.trends import find_trend
 from orchestrator.results.verdict import LEVEL, LEVELS_OF_SEARCHES
 from tests.benchmarks.rows import Row
-from tests.support.repeat_rates import Design, lucks, verdicts
+from tests.support.repeat_rates import Design, lucks, searched_by_tpe, verdicts
 
 LIMIT, OF_INTERACTIONS = 4.0, 5.0
 """Percent of studies that may be wrong."""
@@ -36,9 +39,15 @@ UNLIKE = (("ten", 20.0), ("five", 10.0), ("three", 6.0))
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--studies", type=int, default=4000, help="of each row")
+    parser.add_argument("--searches", type=int, default=300, help="by TPE, of each number of trials and rule")
+    parser.add_argument("--tpe", action="store_true", help="searches by TPE alone")
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
+    for stops, trials, losses, searches in product(("", "asha", "median"), (6, 12), (2, 6), (2, 3, 5)):
+        yield _false_by_tpe(options, stops, trials, losses, searches)
+    if options.tpe:
+        return
     for kind, losses, searches in product(("normal", "random", "stopped"), (2, 4, 6, 13), SEARCHES):
         yield _false(options.studies, kind, losses, searches)
     for losses, searches, luck, lead in product((2, 4, 11), SEARCHES, (2.0, 5.0), (5.0, 10.0)):
@@ -71,6 +80,25 @@ def _false(studies: int, kind: str, losses: int, searches: int) -> Row:
     note = f"with luck alike {alike[worst_alike]:.1f} ({worst_alike}); worst: {worst}"
     case = f"false: {losses} losses, {searches} searches, {kind}"
     return Row(case, "%", shares[worst], LIMIT, "limit", note=note)
+
+
+FALLS = (100.0, 400.0, 1600.0)
+"""By how much a setting is worse that is a range away from the best, in rsum."""
+
+
+def _false_by_tpe(options: argparse.Namespace, stops: str, trials: int, losses: int, searches: int) -> Row:
+    """Return the worst of several surfaces, with one to five seeds, over seeds alone and images as well."""
+    generator, level = np.random.default_rng([trials, losses, searches]), LEVELS_OF_SEARCHES.get(searches, LEVEL)
+    shares: dict[str, float] = {}
+    for fall, (seeds, image) in product(FALLS, ((1, 0.0), (1, 1.5), (5, 1.5))):
+        pool = searched_by_tpe(options.searches, trials, fall, stops)
+        design = Design(np.zeros(losses), searches, np.zeros(losses), "tpe", seeds=seeds, image=image, pool=pool)
+        case = f"luck {pool.luck:.1f}, {seeds} seeds, images {image:g}"
+        shares[case] = 100 * float(verdicts(design, options.studies, level, generator)[1].mean())
+    worst = max(shares, key=shares.__getitem__)
+    error = 100 * float(np.sqrt(LIMIT / 100 * (1 - LIMIT / 100) / options.studies))
+    case = f"false: tpe{f', {stops}' if stops else ''}, {trials} trials, {losses} losses, {searches} searches"
+    return Row(case, "%", shares[worst], LIMIT, "limit", note=f"± {error:.1f}; worst: {worst}")
 
 
 def _found(

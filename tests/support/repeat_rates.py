@@ -5,14 +5,21 @@ which val and test share the most, and all searches of a loss meet the same test
 is *better* where it beats every other loss at the level, as ``verdict.judge`` says. The test is that of ``crossed``,
 with a search as the unit; ``tests/orchestrator/results/test_repeat_rates.py`` compares both. Where searches are
 simulated trial by trial, the test knows the luck that all trials show (``orchestrator/results/luck.py``).
+
+Searches by TPE are the product's, by Optuna. They take milliseconds a trial, so that studies draw theirs from a pool.
+All losses draw from one pool: they are equal at this number of trials.
 """
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
+import optuna
 from scipy.special import stdtr
 
 from orchestrator.results.comparison import UNLIKE, UNLIKE_LUCK
+from orchestrator.studies.samplers import make_sampler
+from tests.support.experiments import make_experiment
 
 Array = np.ndarray
 
@@ -32,7 +39,8 @@ class Design:
         searches: Searches of each loss, >= 2.
         luck: Standard deviation over searches of each loss, shape (L,).
         kind: Distribution of the luck: ``normal``; ``random``, the best of ``TRIALS`` random trials on a quadratic of
-            two parameters; ``stopped``, the same where the worse half of the trials was stopped after a noisy look.
+            two parameters; ``stopped``, the same where the worse half of the trials was stopped after a noisy look;
+            ``tpe``, the best of ``pool``, whose luck is its own: ``luck`` says nothing.
         seed: Standard deviation over seeds.
         seeds: Fresh seeds of each search, >= 1.
         image: Standard error of a loss by the choice of images, in rsum.
@@ -45,6 +53,7 @@ class Design:
     seed: float = 1.5
     seeds: int = 1
     image: float = 1.5
+    pool: "Pool | None" = None
 
 
 TRIALS = 12
@@ -54,12 +63,72 @@ HIGHEST = 40
 """Most of the highest trials of a loss that can be the best of another search."""
 
 
+@dataclass(frozen=True)
+class Pool:
+    """S searches of n trials each.
+
+    Attributes:
+        seen: Value of each trial on val, shape (S, n), -inf where it was stopped early.
+        chosen: True value of the trial with the highest value, shape (S,).
+    """
+
+    seen: Array
+    chosen: Array
+
+    @property
+    def luck(self) -> float:
+        """Standard deviation over searches."""
+        return float(self.chosen.std())
+
+
+TOP = np.array([0.65, 0.3])
+"""Where the best setting lies in both ranges."""
+
+LOOK = 0.3
+"""Standard deviation of a look at half the epochs, as a share of what the worst setting loses."""
+
+
+@cache
+def searched_by_tpe(searches: int, trials: int, fall: float, stops: str = "", seed: float = 1.5) -> Pool:
+    """Search by TPE as the product does: f falls by ``fall`` rsum from its top over the length of a range, squared.
+
+    With ``stops``, a trial ends at a look where it is not in the upper third of the looks so far (``asha``), or below
+    their median (``median``).
+    """
+    # The sampler asks a space whether parameters depend on others; here none do.
+    space = make_experiment().cells()[0].space
+    generator, verbosity = np.random.default_rng([searches, trials]), optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    seen, true = np.full((searches, trials), -np.inf), np.zeros((searches, trials))
+    for search in range(searches):
+        study, looks = optuna.create_study(direction="maximize"), []
+        for number in range(trials):
+            study.sampler = make_sampler("tpe", space, search, number, trials)
+            trial = study.ask()
+            place = np.array([trial.suggest_float(name, 0.0, 1.0) for name in ("a", "b")])
+            true[search, number] = -fall * ((place - TOP) ** 2).sum()
+            looks.append(true[search, number] + LOOK * fall * generator.standard_normal())
+            rank = sum(look > looks[-1] for look in looks)
+            if (stops == "asha" and rank >= max(1, len(looks) / 3)) or (stops == "median" and rank > len(looks) / 2):
+                trial.report(looks[-1], 1)
+                study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+            else:
+                seen[search, number] = true[search, number] + seed * generator.standard_normal()
+                study.tell(trial, seen[search, number])
+    optuna.logging.set_verbosity(verbosity)
+    return Pool(seen, np.take_along_axis(true, seen.argmax(1)[:, None], 1)[:, 0])
+
+
 def lucks(design: Design, studies: int, generator: np.random.Generator) -> tuple[Array, Array | None]:
     """Return the luck of searches, shape (studies, L, R), of mean 0 and the design's standard deviations.
 
     Beside it is the variance over searches by their trials, shape (studies, L); ``None`` without trials.
     """
     shape, scale = (studies, len(design.means), design.searches), np.asarray(design.luck)[:, None]
+    if design.pool is not None:
+        picks = generator.integers(len(design.pool.chosen), size=shape)
+        moved = design.pool.chosen - design.pool.chosen.mean()
+        return moved[picks], _variance_of_best(design.pool.seen[picks])
     if design.kind == "normal":
         return generator.standard_normal(shape) * scale, None
     # Losses of the settings against a peak of 0, from places in a square around it.
