@@ -61,7 +61,7 @@ class MetaStep:
             raise ConfigError("loss: meta_weights learns from steps of the model, which has nothing to train here")
         self._compared, self._split = _Compared(model), split
         self.network = WeightNetwork(int(loss.hidden_size)).to(split.device)
-        self._optimizer = AdamW(self.network.parameters(), lr=0.0, weight_decay=0.0)
+        self._optimizer = AdamW(self.network.parameters(), lr=0.0, weight_decay=0.0, fused=True)
         self._batches: Iterator[Batch] = iter(())
 
     def begin_epoch(self, training: TrainingConfig, seed: int, epoch: int) -> None:

@@ -126,7 +126,8 @@ class MetaWeights(TwoDirections):
         """Return similarities of negatives, (..., P, N), which are within the margin, bool, and w+ and w-."""
         scores, counted = counted_negatives(direction, self.negatives)
         own = direction.positive[..., None]
-        violating = (per_score(self.margin, scores) + scores - own > 0) & counted
+        # "not at or below" rather than "above": a pair with NaN must be kept, so that the loss is NaN.
+        violating = ~(per_score(self.margin, scores) + scores - own <= 0) & counted
         positive, negative = self.network(own.detach(), scores.detach())
         return scores, violating, positive.to(scores.dtype), negative.to(scores.dtype)
 
