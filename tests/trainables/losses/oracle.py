@@ -219,7 +219,7 @@ TERMS: dict[str, Callable[..., Tensor]] = {
     term.__name__: term
     for term in (
         *(triplet, triplet_sh, nt_xent, smooth_ap, polynomial_self, polynomial_relative, warp, sigmoid),
-        *(decoupled, multi_similarity, circle, triplet_selhn, gradient_weights),
+        *(decoupled, multi_similarity, circle, triplet_selhn, gradient_weights, meta_weights),
     )
 }
 """Loss of the product -> its term per pair."""
