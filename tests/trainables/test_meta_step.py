@@ -17,11 +17,11 @@ from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables.checkpoint import BEST, STATE, EpochReport, read_file, save_epoch
 from trainables.cocos import count_contributions
 from trainables.config import Change, TrialConfig
-from trainables.data.batches import Batch
+from trainables.data.batches import Batch, epoch_batches
 from trainables.data.dataset import Dataset, Split
 from trainables.data.meta_split import set_aside
 from trainables.errors import ConfigError
-from trainables.evaluation import similarities
+from trainables.evaluation import measure_contributions, similarities
 from trainables.fused import FusedTrials
 from trainables.losses import build_loss
 from trainables.losses.directions import directions
@@ -30,7 +30,8 @@ from trainables.losses.parameters import with_values
 from trainables.meta_step import MetaStep
 from trainables.models import MODELS
 from trainables.models.head import HeadModel
-from trainables.trial import Trial, run_trial
+from trainables.seeding import generator
+from trainables.trial import COCOS_BATCHES, Trial, run_trial
 
 CPU = torch.device("cpu")
 RATE = 0.3
@@ -215,6 +216,9 @@ def test_a_checkpoint_holds_the_network_of_the_best_epoch(tmp_path: Path) -> Non
     similarity, positives = random_cosines(6, 6, dtype=torch.float32), torch.eye(6) > 0
     assert torch.equal(loss(similarity, positives), kept(similarity, positives))
     assert not torch.equal(loss(similarity, positives), build_loss("meta_weights")(similarity, positives))
+    batches = epoch_batches(trial.train_split, trial.config.training, generator(0, "cocos"))
+    counted = measure_contributions(trial.model, loss, batches, count=COCOS_BATCHES)["i2t_negative_weight"]
+    assert report.metrics["cocos/i2t_negative_weight"] == counted.mean
     assert read_file(folder, STATE)["meta"].keys() == {"network", "optimizer"}
     assert read_file(folder, BEST)["learned"]["positive_weight_50"] == report.metrics["loss/positive_weight_50"]
 
