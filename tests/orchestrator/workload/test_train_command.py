@@ -448,7 +448,7 @@ def test_a_training_that_is_killed_at_any_moment_ends_like_one_that_is_not(
     if trained:
         extracted = shell.run("data", "extract", "pets", "--text", "tfidf-svd", "--data-root", str(shell.data_root))
         assert extracted[0] == 0, extracted[2]
-    settings = ("training.epochs=12", *SMALL[1:], *trained)
+    settings = ("training.epochs=24", *SMALL[1:], *trained)
     shell.train("--name", "whole", settings=settings)
     program = "import sys\nfrom orchestrator.cli import main\nmain(sys.argv[1:])"
     moments = random.Random(65)
