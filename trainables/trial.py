@@ -171,7 +171,7 @@ class Trial:
             # Zero-shot: nothing is trained, and the loss of a batch is enough.
             steps = 1
         batches = _counted(islice(self.batches(), steps), self.on_step)
-        bank = make_bank(training.bank, self.model)
+        bank = self._new_bank(training)
         loss = yield from train_epoch(
             *(self.model, self.loss, self.optimizer, batches, clip, self.epoch),
             *(self.learned, self.count_step, self.average, bank, training.micro_batch),
@@ -212,6 +212,9 @@ class Trial:
         self.note_drift(self.static_steps.bank)
         self.not_replayed = self.static_steps.problem
         return loss
+
+    def _new_bank(self, training: TrainingConfig) -> Bank | None:
+        return make_bank(training.bank, self.model) if training.bank else None
 
     def note_drift(self, bank: Bank | None) -> None:
         """Take the drift of a bank's embeddings in the epoch for the epoch's metrics."""
@@ -277,7 +280,7 @@ class Trial:
         try:
             loss = self.learned.in_force(self.loss)
             curve = tuple(OTHER_EPSILONS) if training.cocos_steps else ()
-            bank = make_bank(training.bank, self.model)
+            bank = self._new_bank(training)
             measured = measure_contributions(self.model, loss, order, count=COCOS_BATCHES, bank=bank, curve=curve)
         except NotANumberError as error:
             raise DivergedError("train/similarity", math.nan, self.epoch, 0) from error
