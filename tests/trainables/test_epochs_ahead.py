@@ -2,14 +2,14 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 from tests.trainables.runs import numbers
 from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables.checkpoint import BEST, STATE, EpochReport, read_file, save_epoch
@@ -45,14 +45,18 @@ def saved(checkpoint: Path) -> list[tuple[str, object]]:
 def test_files_that_are_written_after_the_next_epoch_are_those_of_their_own(
     tmp_path: Path, config: TrialConfig
 ) -> None:
+    # Before the others begin: two epochs at once would draw from the random numbers of one process.
+    plain = [
+        (numbers(report), saved(save_epoch(tmp_path / "plain", report)))
+        for report in run_trial(config, DATA, device="cpu")
+    ]
     taken: list[int] = []
-    ahead = run_ahead(config, DATA, device="cpu", on_step=taken.append)
-    for epoch, plain in enumerate(run_trial(config, DATA, device="cpu"), start=1):
-        report = next(ahead)
-        wait_until(lambda: len(taken) == STEPS * min(4, epoch + 1), "the next epoch")  # noqa: B023  # called at once
-        assert numbers(report) == numbers(plain)
-        assert saved(save_epoch(tmp_path / "ahead", report)) == saved(save_epoch(tmp_path / "plain", plain))
-    assert next(ahead, None) is None
+    with closing(run_ahead(config, DATA, device="cpu", on_step=taken.append)) as ahead:
+        for epoch, alone in enumerate(plain, start=1):
+            report = next(ahead)
+            wait_until(lambda: len(taken) == STEPS * min(4, epoch + 1), "the next epoch")  # noqa: B023  # called at once
+            assert (numbers(report), saved(save_epoch(tmp_path / "ahead", report))) == alone
+        assert next(ahead, None) is None
 
 
 def test_trials_of_one_process_draw_their_own_random_numbers() -> None:
@@ -75,13 +79,12 @@ def test_a_checkpoint_that_was_written_beside_training_resumes_to_the_same_bits(
 
 def test_at_most_one_epoch_is_trained_ahead() -> None:
     taken: list[int] = []
-    ahead = run_ahead(tiny_config(epochs=5), DATA, device="cpu", on_step=taken.append)
-    next(ahead)
-    wait_until(lambda: len(taken) == 2 * STEPS, "the second epoch")
-    [thread] = training_threads()
-    next(ahead)
-    wait_until(lambda: len(taken) == 3 * STEPS, "the third epoch")
-    ahead.close()
+    with closing(run_ahead(tiny_config(epochs=5), DATA, device="cpu", on_step=taken.append)) as ahead:
+        next(ahead)
+        wait_until(lambda: len(taken) == 2 * STEPS, "the second epoch")
+        [thread] = training_threads()
+        next(ahead)
+        wait_until(lambda: len(taken) == 3 * STEPS, "the third epoch")
     assert not thread.is_alive() and len(taken) == 3 * STEPS
 
 
@@ -92,17 +95,17 @@ def test_an_epoch_that_nobody_wants_ends_with_its_step() -> None:
     def hold(step: int) -> None:
         taken.append(step)
         if len(taken) == STEPS + 2:
-            may_go_on.wait()
+            assert may_go_on.wait(PATIENCE)
 
     ahead = run_ahead(tiny_config(epochs=5), DATA, device="cpu", on_step=hold)
     next(ahead)
     wait_until(lambda: len(taken) == STEPS + 2, "the second step of the second epoch")
     [thread] = training_threads()
-    closing = threading.Thread(target=ahead.close)
-    closing.start()
+    ended = threading.Thread(target=ahead.close)
+    ended.start()
     wait_until(lambda: ahead.gi_frame.f_locals["is_closed"].is_set(), "the end")
     may_go_on.set()
-    closing.join()
+    ended.join()
     assert not thread.is_alive() and len(taken) == STEPS + 2
 
 
