@@ -144,8 +144,8 @@ class TrainingConfig:
         epochs: Passes over the train split, >= 1.
         batches: ``pairs``: random image-caption pairs; ``images``: images, each with its captions (SmoothAP's).
         batch_size: Pairs, or images, a step, >= 2.
-        micro_batch: Images, and captions, that are encoded at a time, >= 1; ``None`` is all. It bounds the memory of
-            activations; the gradient is that of the whole batch.
+        micro_batch: Images, and captions, that are encoded at a time, >= 1; ``None`` is all. It bounds memory; the
+            gradient is that of the whole batch.
         bank: Images, and captions, of the epoch's earlier batches that are negatives too, >= 0; 0 is the batch alone.
             With a bank the gradient goes to the query alone.
         captions_per_image: With ``images``, number of captions of each image, drawn anew each epoch where it has more,
@@ -162,8 +162,8 @@ class TrainingConfig:
             it.
         weight_decay: Decoupled weight decay, >= 0: with it Adam is AdamW.
         weight_decay_of: ``all`` weights, or ``matrices``: not biases, gains and other vectors.
-        weight_average: Decay d of an exponential moving average of the weights, from 0, no average, to 0.99999. The
-            average is what is evaluated, kept as the best and packed; see ``optimizers``.
+        weight_average: Decay of an exponential moving average of the weights, in [0, 0.99999]; 0 is no average. The
+            average is evaluated, kept as the best and packed.
         backbone_learning_rate: The rate of the backbone's weights with ``finetune``, > 0; ``None`` is the rate of the
             others. It has the same schedule.
         loss_learning_rate: The rate of learned hyper-parameters of the loss, > 0, likewise.
@@ -390,8 +390,7 @@ class TrialConfig:
         vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.
         tokenizer: How captions are cut into tokens; ``None`` infers it from the captions. It is ``english``, ``words``,
             ``characters``, ``labels``, a ``tokenizer.json`` in the dataset's folder, or its absolute path.
-        val_images: Number of first images of the val split on which to evaluate, >= 1; ``None`` is all images. The
-            published code of VSE++ and VSRN takes 1,000.
+        val_images: Number of first images of the val split on which to evaluate, >= 1; ``None`` is all images.
         metric: The metric that selects the best epoch; larger is better.
         seed: Seed of initialisation and batch order, >= 0.
         schedule: Changes of settings during the training, epochs ascending.

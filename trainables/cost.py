@@ -132,7 +132,7 @@ def measure_peak(config: TrialConfig, data: Dataset, device: torch.device) -> in
     take_steps(trial, STEPS)
     with suppress(DivergedError, NotANumberError):
         trial.end_epoch(0.0, 0.0)
-    # As many as a training holds at a time, see ``trainables.epochs_ahead``.
+    # As many as a training holds at a time, see ``trainables.checkpoint.run_ahead``.
     snapshots = [trial.snapshot(), trial.snapshot()]
     del snapshots
     return torch.cuda.max_memory_reserved(device)

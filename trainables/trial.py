@@ -189,7 +189,7 @@ class Trial:
             # Zero-shot: nothing is trained, and the loss of a batch is enough.
             steps = 1
         batches = _counted(islice(self.batches(), steps), self.on_step)
-        bank = make_bank(training.bank, self.model)
+        bank = self._new_bank(training)
         if self.meta is not None:
             self.meta.begin_epoch(training, self.config.seed, self.epoch)
         loss = yield from train_epoch(
@@ -237,6 +237,9 @@ class Trial:
         """Return the loss with what it has learned so far."""
         loss: Loss = self.learned.in_force(self.loss)
         return loss if self.meta is None else self.meta.in_force(loss)
+
+    def _new_bank(self, training: TrainingConfig) -> Bank | None:
+        return make_bank(training.bank, self.model) if training.bank else None
 
     def note_drift(self, bank: Bank | None) -> None:
         """Take the drift of a bank's embeddings in the epoch for the epoch's metrics."""
@@ -302,7 +305,7 @@ class Trial:
         try:
             loss = self._loss_in_force()
             curve = tuple(OTHER_EPSILONS) if training.cocos_steps else ()
-            bank = make_bank(training.bank, self.model)
+            bank = self._new_bank(training)
             measured = measure_contributions(self.model, loss, order, count=COCOS_BATCHES, bank=bank, curve=curve)
         except NotANumberError as error:
             raise DivergedError("train/similarity", math.nan, self.epoch, 0) from error

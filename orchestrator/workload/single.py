@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from orchestrator.experiment.yaml_files import Document, override, read_yaml, va
 from orchestrator.journal.lock import hold
 from search_spaces import SPACES
 from search_spaces.other_names import suggestion
-from trainables.checkpoint import BEST, EpochReport, find_latest, read_file, save_epoch
+from trainables.checkpoint import BEST, EpochReport, find_latest, read_file, run_ahead, save_epoch
 from trainables.config import TrialConfig, check_metric, similarity_notes
 from trainables.data.dataset import (
     Dataset,
@@ -180,8 +181,8 @@ def _train(
     # Imported after the checks above, because torch takes seconds to import.
     from trainables.data.batches import count_steps
     from trainables.data.meta_split import trained_split
-    from trainables.epochs_ahead import run_ahead
     from trainables.seeding import choose_device
+    from trainables.trial import run_trial
 
     chosen = choose_device(device)
     steps = count_steps(trained_split(config, data), config.training, config.seed)
@@ -194,7 +195,7 @@ def _train(
         write_whole(directory / "config.yaml", text)
     history = read_epochs(directory) if checkpoint else {}
     try:
-        for report in run_ahead(config, data, checkpoint, device=device, on_step=on_step):
+        for report in run_ahead(partial(run_trial, config, data, checkpoint, device=device), on_step):
             if is_resumed:
                 # Only now is it known that the checkpoint is of this config.
                 write_whole(directory / "config.yaml", text)

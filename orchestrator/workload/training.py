@@ -3,14 +3,14 @@
 import platform
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.experiment.experiment import Cell, Experiment, data_key
 from orchestrator.storage.bucket import ObjectStore, fetch_dataset, is_bucket
 from orchestrator.workload.workload import Stream, TestEvaluation, TrialGroup
-from trainables.checkpoint import EpochReport, Outcome
+from trainables.checkpoint import EpochReport, Outcome, run_ahead
 from trainables.config import NO_FEATURES, PIXELS, TEXT, TOKENIZERS, TrialConfig, similarity_notes
 from trainables.data.dataset import (
     check_batch_size,
@@ -172,11 +172,11 @@ class TrainablesWorkload:
         """Train, and yield a report an epoch; the next epoch trains meanwhile."""
         import torch
 
-        from trainables.epochs_ahead import run_ahead
+        from trainables.trial import run_trial
 
         torch.set_num_threads(self.threads)
         data = self.open_data(config)
-        yield from run_ahead(config, data, resume, device=self.device)
+        yield from run_ahead(partial(run_trial, config, data, resume, device=self.device))
 
     def test(self, config: TrialConfig, checkpoint: Path) -> TestEvaluation:
         """Evaluate on the test split, and rank the queries of val and test."""

@@ -360,7 +360,7 @@ def test_a_training_that_the_model_refuses_leaves_its_name_free(
         raise error("embedding_size or a file is refused")
 
     with monkeypatch.context() as patch:
-        patch.setattr("trainables.epochs_ahead.run_trial", refuse)
+        patch.setattr("trainables.trial.run_trial", refuse)
         assert shell.train()[0] == 2
     assert shell.train()[0] == 0
 
