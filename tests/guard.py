@@ -65,6 +65,7 @@ class Guard:
         # As it was when the test began, with what fixtures of several tests have set since.
         self._environment: dict[str, str] = {}
         self._processes: set[psutil.Process] = set()
+        self._threads: set[threading.Thread] = set()
         # What the fixtures of a file changed and started, which is theirs to take back when its last test is over.
         self._before_file: dict[str, str | None] = {}
         self._of_file: set[psutil.Process] = set()
@@ -82,6 +83,7 @@ class Guard:
         self.refuses = item.get_closest_marker("proof") is None and item.path != END_TO_END
         self.heard, self.written = [], set()
         self._environment, self._folder, self._processes = variables(), Path.cwd(), self._children()
+        self._threads = {*threading.enumerate()}
         self._is_watching = True
         return (yield)
 
@@ -133,6 +135,9 @@ class Guard:
         if Path.cwd() != self._folder:
             left.append(f"the working folder {Path.cwd()}")
         left += [f"the file {file}" for file in sorted(self.written) if self._is_outside(Path(file))]
+        # A trial that nobody reads waits for its reader, in a thread that other tests would take for theirs.
+        started = {*threading.enumerate()} - self._threads
+        left += [f"a trial in the thread {thread.name}" for thread in started if thread.name == "training"]
         return left + still_running(self._children() - self._processes)
 
     def _left_by_the_file(self) -> list[str]:

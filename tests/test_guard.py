@@ -45,6 +45,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import pytest
 
 def test_that_starts_a_program():
@@ -74,6 +75,9 @@ def test_that_imports(tmp_path, monkeypatch):
 
 def test_that_moves(tmp_path):
     os.chdir(tmp_path)
+
+def test_that_leaves_a_trial():
+    threading.Thread(target=threading.Event().wait, args=(300,), name="training", daemon=True).start()
 
 def test_that_asks_git():
     subprocess.run(["git", "--version"], check=True)
@@ -114,6 +118,7 @@ SAID = {
     "test_that_writes": "leaves behind: the file .*outside",
     "test_that_sets_a_variable": "leaves behind: the variable LEFT",
     "test_that_moves": "leaves behind: the working folder",
+    "test_that_leaves_a_trial": "leaves behind: a trial in the thread training",
     "test_that_comes_last": "leaves behind: the variable LEFT_LAST$",
     "test_that_leaves_a_process": r"leaves behind: the process .*time.sleep\(600\)",
 }

@@ -7,6 +7,8 @@ and the search that resumes from it runs without Ray (``tests/support/in_process
 which a record can get lost; ``test_drivers.py`` kills real processes at some of them.
 """
 
+import math
+import os
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
@@ -130,13 +132,13 @@ def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     return run_undisturbed(SCENARIOS[request.param], tmp_path_factory.mktemp("undisturbed"))
 
 
-def run_undisturbed(scenario: Scenario, folder: Path) -> Undisturbed:
+def run_undisturbed(scenario: Scenario, folder: Path, lag: float = 0.0) -> Undisturbed:
     """Run a scenario from its beginning, or resume what lies in ``folder/runs``."""
     output, copies = folder / "runs", folder / "copies"
     if not output.exists():
         output.mkdir(parents=True)
         write_past(output)
-    with snapshots(output, copies) as taken:
+    with snapshots(output, copies, lag=lag) as taken:
         scenario.run(output)
     return Undisturbed(scenario, read_journal(output / JOURNAL), taken)
 
@@ -206,6 +208,23 @@ def test_it_resumes_from_the_records_of_a_start_that_resumes(every: int, tmp_pat
         output = tmp_path / f"{number}-{snapshot.record.kind}"
         snapshot.restore(output, CUTS[number % 4](snapshot.length))
         resume(first, output, order=number, repeated=damaged)
+
+
+@pytest.mark.parametrize("every", [EVERY, pytest.param(1, marks=pytest.mark.proof)])
+def test_epochs_that_a_loss_of_power_takes_from_the_journal_are_trained_again(every: int, tmp_path: Path) -> None:
+    """Those after which their trials go on, and nothing else: every other record forces all before it."""
+    first = run_undisturbed(ONE_BY_ONE, tmp_path / "first", lag=math.inf)
+    late = [snapshot for snapshot in first.snapshots if not snapshot.is_forced]
+    states = {(snapshot.record.kind, getattr(snapshot.record, "state", None)) for snapshot in late}
+    assert states == {("epoch", TrialState.RUNNING)}
+    for number, snapshot in enumerate(late[::every]):
+        output = tmp_path / str(number)
+        snapshot.restore(output, power=False)
+        journal = output / JOURNAL
+        lost = journal.read_bytes()[snapshot.forced :].count(b"\n")
+        assert lost >= 1
+        os.truncate(journal, snapshot.forced)
+        resume(first, output, order=number, repeated=lost)
 
 
 def test_the_searches_write_the_records_at_which_they_are_to_be_killed(undisturbed: Undisturbed) -> None:

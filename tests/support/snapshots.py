@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.journal import ledger as ledger_module
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.records import Record, read_record
 
@@ -22,12 +23,16 @@ JOURNAL = Path("tiny") / "journal.jsonl"
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The disk right after a record of some bytes; of the ``unforced`` files a loss of power leaves nothing."""
+    """The disk right after a record of some bytes.
+
+    After a loss of power the journal has the ``forced`` bytes, and of the ``unforced`` files nothing is left.
+    """
 
     record: Record
     folder: Path
     length: int
     is_forced: bool
+    forced: int
     unforced: tuple[Path, ...]
 
     def restore(self, output: Path, lost: int = 0, *, power: bool = True) -> None:
@@ -55,6 +60,10 @@ class Disk:
         status = path.stat()
         return self._forced.get(status.st_ino) == (status.st_size, status.st_mtime_ns)
 
+    def forced(self, path: Path) -> int:
+        """Return how many bytes of a file that is only appended to would be there after a loss of power."""
+        return self._forced.get(path.stat().st_ino, (0, 0))[0]
+
 
 @contextmanager
 def simulated_disk() -> Iterator[Disk]:
@@ -71,24 +80,30 @@ class CrashError(RuntimeError):
 
 @contextmanager
 def snapshots(
-    output: Path, copies: Path, until: Callable[[Snapshot], bool] = lambda snapshot: False
+    output: Path, copies: Path, until: Callable[[Snapshot], bool] = lambda snapshot: False, lag: float = 0.0
 ) -> Iterator[list[Snapshot]]:
-    """Take a snapshot of an output folder at each record written in a ``with`` block, which ``until`` ends."""
+    """Take a snapshot of an output folder at each record written in a ``with`` block, which ``until`` ends.
+
+    ``lag`` is that of epochs after which their trials go on, in seconds, see ``ledger``.
+    """
     taken = list[Snapshot]()
 
     write = Ledger._write
 
-    def watch(ledger: Ledger, line: bytes) -> None:
-        write(ledger, line)
+    def watch(ledger: Ledger, line: bytes, may_lag: bool) -> None:
+        write(ledger, line, may_lag)
         copy = copies / f"{len(taken):04d}"
         shutil.copytree(output, copy, ignore=shutil.ignore_patterns("mlflow.db*"))
         files = [path for path in (output / JOURNAL).parent.rglob("*") if path.is_file()]
-        unforced = tuple(path.relative_to(output) for path in files if not disk.holds(path))
-        taken.append(Snapshot(read_record(line), copy, len(line), disk.holds(output / JOURNAL), unforced))
+        journal = output / JOURNAL
+        unforced = tuple(path.relative_to(output) for path in files if path != journal and not disk.holds(path))
+        is_forced, forced = disk.holds(journal), disk.forced(journal)
+        taken.append(Snapshot(read_record(line), copy, len(line), is_forced, forced, unforced))
         if until(taken[-1]):
             raise CrashError
 
     with simulated_disk() as disk, pytest.MonkeyPatch.context() as patch:
         patch.setattr(Ledger, "_write", watch)
+        patch.setattr(ledger_module, "LAG_SECONDS", lag)
         with suppress(CrashError):
             yield taken

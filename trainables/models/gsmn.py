@@ -28,15 +28,15 @@ References:
 """
 
 import math
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import leaky_relu, linear, normalize
+from torch.nn.functional import leaky_relu, normalize
 from torch.utils.checkpoint import checkpoint
 
 from trainables.model_parameters import GSMN_PARTS, MODEL_TABLE
-from trainables.models.scan import GROUP, SMALL, RegionWordModel
+from trainables.models.scan import SMALL, RegionWordModel
 from trainables.models.scan import chosen as chosen_sets
 from trainables.representations import CaptionInputs, Captions, ImageInputs, Sets
 
@@ -51,7 +51,10 @@ KERNELS, KERNEL_SIZE = 8, 4
 UNDERFLOW = 207.9
 """Exponent x beyond which exp(-x / 2) is 0 in float32."""
 
-AT_A_TIME = 1 << 17
+GROUP = 8
+"""Captions in a block of pairs, which are padded to a common length."""
+
+AT_A_TIME = 1 << 16
 """Products of a word with a region in a block of pairs, each of which has ``BLOCKS`` parts."""
 
 
@@ -114,15 +117,22 @@ class GSMN(RegionWordModel):
     def compare_sets(self, images: Sets, captions: Sets) -> Tensor:
         """Return the similarity of each image to each caption, (I, C)."""
         order = captions.lengths.argsort(descending=True, stable=True)
-        weights = self.kernels(images.vectors[..., -2:], images.inside)
-        columns = []
+        # A block of captions of the mean length has about as many products as are compared at a time.
+        rows = max(1, AT_A_TIME * len(order) // (GROUP * images.vectors.shape[1] * max(1, int(captions.lengths.sum()))))
+        geometry = self.kernels(images.vectors[..., -2:], images.inside).permute(0, 3, 2, 1)
+        if not self.propagates:
+            geometry = geometry.sum(2, keepdim=True)
+        size = self.image_projection.out_features
+        parts = zip(images.vectors[..., :size].split(rows), images.inside.split(rows), strict=True)
+        blocks = [_Side.of(*part).members_first() for part in parts]
+        found = []
         for places in order.split(GROUP):
             group = chosen_sets(captions, places)
-            rows = max(1, AT_A_TIME // (images.vectors.shape[1] * group.inside.numel()))
+            words = _Side.of(group.vectors[..., :size], group.inside)
             neighbours = self._neighbours(group) if self.propagates else None
-            parts = zip(images.vectors.split(rows), images.inside.split(rows), weights.split(rows), strict=True)
-            columns.append(torch.cat([self._block(*part, group, neighbours) for part in parts]))
-        return torch.cat(columns, dim=1)[:, order.argsort().to(columns[0].device)]
+            pairs = zip(blocks, geometry.split(rows), strict=True)
+            found.append(torch.cat([self._block(block, words, part, neighbours) for block, part in pairs], dim=1))
+        return torch.cat(found)[order.argsort().to(found[0].device)].mT
 
     def _neighbours(self, words: Sets) -> Tensor:
         """Return the weights w of words on words, (Y, T, T), 0 outside of the captions."""
@@ -135,43 +145,67 @@ class GSMN(RegionWordModel):
             weights = normalize(weights * adjacent, dim=-1, eps=SMALL)
         return weights * inside[..., None]
 
-    def _block(
-        self, regions: Tensor, in_image: Tensor, geometry: Tensor, words: Sets, neighbours: Tensor | None
-    ) -> Tensor:
-        """Return the similarities (X, Y) of images to captions."""
-        size = self.image_projection.out_features
-        vectors, others = regions[..., :size], words.vectors[..., :size]
-        products = _Products.apply(_parts(vectors), _parts(others), in_image, words.inside, self.lambda_softmax)
-        arguments = products, vectors, others, in_image, words.inside, geometry, neighbours
+    def _block(self, regions: "_Side", words: "_Side", geometry: Tensor, neighbours: Tensor | None) -> Tensor:
+        """Return the similarities (Y, X) of captions to images."""
+        products = _Products.apply(*regions, *words, self.lambda_softmax)
+        lengths = words.lengths[..., None], regions.lengths.mT[:, None]
+        arguments = products, lengths, regions.inside, words.inside, geometry, neighbours
         if not torch.is_grad_enabled():
             return self._scored(*arguments)
-        # The scores of nodes take several times the memory of the products, and a twentieth of the time.
+        # The scores of nodes take several times the memory of the products, and a tenth of the time.
         scored: Tensor = checkpoint(self._scored, *arguments, use_reentrant=False, preserve_rng_state=False)
         return scored
 
     def _scored(
         self,
         products: tuple[Tensor, Tensor, Tensor, Tensor],
-        regions: Tensor,
-        words: Tensor,
+        lengths: tuple[Tensor, Tensor],
         in_image: Tensor,
         in_caption: Tensor,
         geometry: Tensor,
         neighbours: Tensor | None,
     ) -> Tensor:
-        """Return the similarities (X, Y) of images to captions, of the products of ``_Products``."""
-        of_words = _cosines(*products[:2], words.unflatten(-1, (BLOCKS, -1)).norm(dim=-1)[None])
-        of_regions = _cosines(*products[2:], regions.unflatten(-1, (BLOCKS, -1)).norm(dim=-1)[:, None])
+        """Return the similarities (Y, X) of captions to images, of the products of ``_Products``."""
+        of_words = _cosines(*products[:2], lengths[0])
+        of_regions = _cosines(*products[2:], lengths[1]).permute(3, 0, 1, 2)
         if neighbours is not None:
             of_words = neighbours @ of_words
-        textual = self.words_graph(self.words_graph.convolve(of_words), in_caption)
-        mapped = self.regions_graph.convolve(of_regions).unflatten(-1, (KERNELS, KERNEL_SIZE))
-        if self.propagates:
-            mapped = torch.einsum("xijk,xyjkn->xyikn", geometry, mapped)
-        else:
-            mapped = mapped * geometry.sum(2)[:, None, ..., None]
-        visual = self.regions_graph(mapped.flatten(-2), in_image[:, None])
-        return textual + visual
+        textual = self.words_graph(self.words_graph.convolve(of_words.flatten(1)[None])).view_as(of_words[0])
+        mapped = self.regions_graph.convolve(of_regions.flatten(2)).view(len(geometry), KERNELS, -1, in_image.shape[1])
+        mapped = mapped @ geometry if self.propagates else mapped * geometry
+        nodes = mapped.view(len(geometry), KERNELS * KERNEL_SIZE, -1)
+        visual = self.regions_graph(nodes).view(len(geometry), -1, in_image.shape[1])
+        textual = textual.masked_fill(~in_caption[..., None], 0.0).sum(1) / in_caption.sum(1)[:, None]
+        return textual + (visual.masked_fill(~in_image[:, None], 0.0).sum(2) / in_image.sum(1)[:, None]).mT
+
+
+class _Side(NamedTuple):
+    """The sets of one side of a block of pairs: N sets of M members."""
+
+    parts: Tensor
+    """The parts of vectors, each contiguous, (BLOCKS, N, M, E / BLOCKS)."""
+    grams: Tensor
+    """Products of a set's members, part by part, (N, BLOCKS * M, M)."""
+    halves: Tensor
+    """Those of members k <= k', doubled where k < k', (N, BLOCKS, M (M + 1) / 2); without a gradient."""
+    inside: Tensor
+    """Which members there are, bool, (N, M)."""
+    lengths: Tensor
+    """Lengths of the parts, (BLOCKS, N, M)."""
+
+    @classmethod
+    def of(cls, vectors: Tensor, inside: Tensor) -> "_Side":
+        """Take vectors (N, M, E)."""
+        parts = vectors.unflatten(-1, (BLOCKS, -1)).transpose(1, 2)
+        grams = parts @ parts.mT
+        above, below = torch.triu_indices(*grams.shape[-2:], device=vectors.device)
+        halves = grams.detach()[..., above, below] * torch.where(above == below, 1.0, 2.0).to(vectors)
+        parts = parts.transpose(0, 1).contiguous()
+        return cls(parts, grams.flatten(1, 2), halves, inside, parts.norm(dim=-1))
+
+    def members_first(self) -> "_Side":
+        """Return the same with parts of (BLOCKS, M, N, E / BLOCKS)."""
+        return self._replace(parts=self.parts.transpose(1, 2).contiguous())
 
 
 class _Scorer(nn.Module):
@@ -186,13 +220,13 @@ class _Scorer(nn.Module):
         self.out = _WeightNormed(KERNELS * KERNEL_SIZE, 1)
 
     def convolve(self, matching: Tensor) -> Tensor:
-        """Map matching vectors (..., BLOCKS) to (..., KERNELS * KERNEL_SIZE), one kernel after the other."""
-        return linear(matching, self.weight, self.bias)
+        """Map matching vectors (N, BLOCKS, nodes) to (N, KERNELS * KERNEL_SIZE, nodes), one kernel after the other."""
+        return _map(self.weight, self.bias, matching)
 
-    def forward(self, nodes: Tensor, inside: Tensor) -> Tensor:
-        """Return the mean score over the nodes (X, Y, N, ...) that are ``inside``, (X, Y)."""
-        scores = self.out(self.hidden(nodes).tanh())[..., 0]
-        return scores.masked_fill(~inside, 0.0).sum(-1) / inside.sum(-1)
+    def forward(self, nodes: Tensor) -> Tensor:
+        """Return the scores of nodes (N, KERNELS * KERNEL_SIZE, nodes), (N, 1, nodes)."""
+        scores: Tensor = self.out(self.hidden(nodes).tanh())
+        return scores
 
 
 class _WeightNormed(nn.Module):
@@ -205,7 +239,14 @@ class _WeightNormed(nn.Module):
         self.length = nn.Parameter(self.direction.detach().norm(dim=1, keepdim=True))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return linear(inputs, self.direction * (self.length / self.direction.norm(dim=1, keepdim=True)), self.bias)
+        """Map inputs (N, inputs, nodes) to (N, outputs, nodes)."""
+        return _map(self.direction * (self.length / self.direction.norm(dim=1, keepdim=True)), self.bias, inputs)
+
+
+def _map(weight: Tensor, bias: Tensor | None, inputs: Tensor) -> Tensor:
+    """Return the linear map (outputs, inputs) of inputs (N, inputs, nodes)."""
+    weights = weight.expand(len(inputs), -1, -1)
+    return weights @ inputs if bias is None else torch.baddbmm(bias[:, None], weights, inputs)
 
 
 class _Kernels(nn.Module):
@@ -218,16 +259,17 @@ class _Kernels(nn.Module):
 
     def forward(self, centres: Tensor, inside: Tensor) -> Tensor:
         """Return g of region i and neighbour j, (I, R, R, KERNELS), for centres (I, R, 2); 0 outside of an image."""
-        across, down = (centres[:, :, None] - centres[:, None]).unbind(-1)
+        across, down = (centres[:, None, :, None] - centres[:, None, None]).unbind(-1)
         # The square root has no derivative at 0, and centres have no gradient. The angle is that of the code.
-        distance, angle = (across**2 + down**2).sqrt()[..., None], torch.atan2(across, down)[..., None]
-        turned = (angle - self.angle).abs()
+        distance, angle = (across**2 + down**2).sqrt(), torch.atan2(across, down)
+        kernels = self.angle, self.distance, self.angle_width, self.distance_width
+        m_angle, m_distance, s_angle, s_distance = (kernel[:, None, None] for kernel in kernels)
+        turned = (angle - m_angle).abs()
         turned = torch.minimum(turned, (2 * math.pi - turned).abs())
-        exponent = (distance - self.distance) ** 2 / (1e-14 + self.distance_width**2)
-        exponent = exponent + turned**2 / (1e-14 + self.angle_width**2)
+        exponent = (distance - m_distance) ** 2 / (1e-14 + s_distance**2) + turned**2 / (1e-14 + s_angle**2)
         # Where all kernels are 0 in float32, e.g. because they are narrow, the code divides by 0 and replaces NaN by 0.
-        is_far = (exponent.amin(-1, keepdim=True) > UNDERFLOW) | ~inside[:, None, :, None]
-        return (-exponent / 2).softmax(-1).masked_fill(is_far, 0.0)
+        is_far = (exponent.amin(1, keepdim=True) > UNDERFLOW) | ~inside[:, None, None]
+        return (-exponent / 2).softmax(1).masked_fill(is_far, 0.0).movedim(1, -1)
 
 
 def _adjacency(heads: Tensor) -> Tensor:
@@ -239,13 +281,14 @@ def _adjacency(heads: Tensor) -> Tensor:
 
 
 def _attend(products: Tensor, in_image: Tensor, in_caption: Tensor, sharpness: float) -> tuple[Tensor, Tensor]:
-    """Return the attention of words on regions, and of regions on words, from products (X, R, Y, T), in that shape."""
+    """Return the attention of words on regions, and of regions on words, from products (Y, T, R, X), in that shape."""
     clipped = leaky_relu(products, 0.1)
-    of_words = normalize(clipped, dim=3, eps=SMALL) * sharpness
-    of_regions = normalize(clipped, dim=1, eps=SMALL) * sharpness
+    of_words, of_regions = (
+        clipped * (sharpness / clipped.square().sum(side, keepdim=True).clamp(min=SMALL**2).sqrt()) for side in (1, 2)
+    )
     # A caption's padding would have weights of nothing alone, which is NaN.
-    of_words = of_words.masked_fill(~in_image[:, :, None, None], -torch.inf).softmax(1)
-    of_regions = of_regions.masked_fill(~in_caption, -torch.inf).softmax(3)
+    of_words = of_words.masked_fill(~in_image.mT, -torch.inf).softmax(2)
+    of_regions = of_regions.masked_fill(~in_caption[..., None, None], -torch.inf).softmax(1)
     return of_words, of_regions
 
 
@@ -253,11 +296,6 @@ def _cosines(products: Tensor, squares: Tensor, own: Tensor) -> Tensor:
     # The derivative of a square root at 0 is infinite; a length of 0 has products of 0 as well.
     lengths = squares.clamp(min=SMALL**2).sqrt()
     return products / (own * lengths).clamp(min=SMALL)
-
-
-def _parts(vectors: Tensor) -> Tensor:
-    """Return vectors (N, M, E) as their parts, (BLOCKS, N, M, E / BLOCKS), each part contiguous."""
-    return vectors.unflatten(-1, (BLOCKS, -1)).permute(2, 0, 1, 3).contiguous()
 
 
 class _Products(torch.autograd.Function):
@@ -270,93 +308,83 @@ class _Products(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, regions: Tensor, words: Tensor, in_image: Tensor, in_caption: Tensor, sharpness: float
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return q_b . c_b and |c_b|^2 of words, (X, Y, T, BLOCKS), and of regions, (X, Y, R, BLOCKS).
+    def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return q_b . c_b and |c_b|^2 of words, (BLOCKS, Y, T, X), and of regions, (BLOCKS, Y, R, X).
 
-        Regions are (BLOCKS, X, R, e), words (BLOCKS, Y, T, e).
+        Arguments are a ``_Side`` of X images, members first, one of Y captions, and the sharpness.
         """
-        ctx.save_for_backward(regions, words, in_image, in_caption)
+        images, captions, sharpness = _Side(*arguments[:5]), _Side(*arguments[5:10]), arguments[10]
+        ctx.save_for_backward(*arguments[:10])
         ctx.sharpness = sharpness
-        images, count = regions.shape[1:3]
-        captions, longest = words.shape[1:3]
-        products = (regions.flatten(1, 2) @ words.flatten(1, 2).mT).view(BLOCKS, images, count, captions, longest)
-        on_regions, on_words = _attend(products.sum(0), in_image, in_caption, sharpness)
-        of_words = words.new_empty(BLOCKS, images, captions, longest)
-        of_regions = words.new_empty(BLOCKS, images, count, captions)
+        products = _between(images, captions)
+        on_regions, on_words = _attend(products.sum(0), images.inside, captions.inside, sharpness)
+        of_words = on_words.new_empty(*products.shape[:3], products.shape[4])
+        of_regions = on_words.new_empty(*products.shape[:2], *products.shape[3:])
         weighted = torch.empty_like(on_regions)
         for part, own in enumerate(products):
-            torch.sum(torch.mul(on_regions, own, out=weighted), 1, out=of_words[part])
-            torch.sum(torch.mul(on_words, own, out=weighted), 3, out=of_regions[part])
-        word_squares = _squares(on_regions.flatten(2), regions).view(images, BLOCKS, captions, longest)
-        region_squares = _squares(_by_caption(on_words), words).view(captions, BLOCKS, images, count)
-        return (
-            of_words.permute(1, 2, 3, 0).contiguous(),
-            word_squares.permute(0, 2, 3, 1).contiguous(),
-            of_regions.permute(1, 3, 2, 0).contiguous(),
-            region_squares.permute(2, 0, 3, 1).contiguous(),
-        )
+            torch.sum(torch.mul(on_regions, own, out=weighted), 2, out=of_words[part])
+            torch.sum(torch.mul(on_words, own, out=weighted), 1, out=of_regions[part])
+        word_squares = _squares(_by_image(on_regions), images.halves).view(-1, BLOCKS, *on_words.shape[:2])
+        region_squares = _squares(on_words.flatten(2), captions.halves).view(-1, BLOCKS, *on_words.shape[2:])
+        word_squares, region_squares = word_squares.permute(1, 2, 3, 0), region_squares.transpose(0, 1)
+        return of_words, word_squares.contiguous(), of_regions, region_squares.contiguous()
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        """Compute the products again, then the gradients of the attention, and of regions and words."""
-        regions, words, in_image, in_caption = ctx.saved_tensors
-        images, count = regions.shape[1:3]
-        captions, longest = words.shape[1:3]
-        of_words = gradients[0].permute(3, 0, 1, 2).contiguous()[:, :, None]
-        of_regions = gradients[2].permute(3, 0, 2, 1).contiguous()[..., None]
-        word_squares = gradients[1].permute(0, 3, 1, 2).flatten(2)
-        region_squares = gradients[3].permute(1, 3, 0, 2).flatten(2)
-        products = (regions.flatten(1, 2) @ words.flatten(1, 2).mT).view(BLOCKS, images, count, captions, longest)
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        """Compute the products again, then the gradients of the attention, and of regions, words and their products."""
+        images, captions = _Side(*ctx.saved_tensors[:5]), _Side(*ctx.saved_tensors[5:])
+        products = _between(images, captions)
         with torch.enable_grad():
             leaf = products.sum(0).requires_grad_()
-            attention = _attend(leaf, in_image, in_caption, ctx.sharpness)
+            attention = _attend(leaf, images.inside, captions.inside, ctx.sharpness)
         on_regions, on_words = (part.detach() for part in attention)
-        by_image, by_regions = _squares_backward(on_regions.flatten(2), regions, word_squares)
-        by_caption, by_words = _squares_backward(_by_caption(on_words), words, region_squares)
-        by_image, by_caption = by_image.view_as(on_regions), _by_image(by_caption, images)
+        of_words, of_regions = gradients[0][..., None, :], gradients[2][:, :, None]
+        word_squares, region_squares = gradients[1].permute(3, 0, 1, 2).flatten(2), gradients[3].transpose(0, 1)
+        by_image, image_grams = _squares_backward(_by_image(on_regions), images.grams, word_squares)
+        by_caption, caption_grams = _squares_backward(on_words.flatten(2), captions.grams, region_squares.flatten(2))
+        by_words = by_image.unflatten(2, on_words.shape[:2]).permute(2, 3, 1, 0).contiguous()
+        by_regions = by_caption.view_as(on_words)
         for part, own in enumerate(products):
-            by_image.addcmul_(of_words[part], own)
-            by_caption.addcmul_(of_regions[part], own)
-        (of_products,) = torch.autograd.grad(attention, leaf, [by_image, by_caption])
+            by_words.addcmul_(of_words[part], own)
+            by_regions.addcmul_(of_regions[part], own)
+        (of_products,) = torch.autograd.grad(attention, leaf, [by_words, by_regions])
         whole = torch.empty_like(of_products)
-        flat = whole.view(images * count, captions * longest)
+        flat = whole.view(on_words.shape[:2].numel(), -1)
+        of_images, of_captions = torch.empty_like(images.parts), torch.empty_like(captions.parts)
         for part in range(BLOCKS):
             torch.addcmul(of_products, on_regions, of_words[part], out=whole).addcmul_(on_words, of_regions[part])
-            by_regions[part].flatten(0, 1).addmm_(flat, words[part].flatten(0, 1))
-            by_words[part].flatten(0, 1).addmm_(flat.mT, regions[part].flatten(0, 1))
-        return by_regions, by_words, None, None, None
+            torch.mm(flat.mT, captions.parts[part].flatten(0, 1), out=of_images[part].flatten(0, 1))
+            torch.mm(flat, images.parts[part].flatten(0, 1), out=of_captions[part].flatten(0, 1))
+        return of_images, image_grams, None, None, None, of_captions, caption_grams, None, None, None, None
 
 
-def _squares(attention: Tensor, members: Tensor) -> Tensor:
-    """Return |c_b|^2, (N, BLOCKS, Q), of attention (N, M, Q) on the parts (BLOCKS, N, M, e) of M members."""
+def _between(images: _Side, captions: _Side) -> Tensor:
+    """Return the products of words with regions, part by part, (BLOCKS, Y, T, R, X)."""
+    products = captions.parts.flatten(1, 2) @ images.parts.flatten(1, 2).mT
+    return products.view(*captions.parts.shape[:3], *images.parts.shape[1:3])
+
+
+def _squares(attention: Tensor, halves: Tensor) -> Tensor:
+    """Return |c_b|^2, (N, BLOCKS, Q), of attention (N, M, Q) on M members with the ``halves`` of their products."""
     contexts, count, queries = attention.shape
-    grams = (members @ members.mT).transpose(0, 1)
-    both = attention.new_empty(contexts, count * (count + 1) // 2, queries)
-    doubled, start = [], 0
+    both = attention.new_empty(contexts, halves.shape[-1], queries)
+    start = 0
     for member in range(count):
         stop = start + count - member
         torch.mul(attention[:, member, None], attention[:, member:], out=both[:, start:stop])
-        doubled += [grams[..., member, member, None], 2 * grams[..., member, member + 1 :]]
         start = stop
-    return torch.cat(doubled, -1) @ both
+    return halves @ both
 
 
-def _squares_backward(attention: Tensor, members: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradients of attention (N, M, Q) and members (BLOCKS, N, M, e), of that of their squares."""
-    count = attention.shape[1]
-    grams = (members @ members.mT).transpose(0, 1).flatten(1, 2)
-    weighted = (2 * gradient[:, :, None] * attention[:, None]).flatten(1, 2)
-    of_grams = (weighted @ attention.mT).unflatten(1, (BLOCKS, count)).transpose(0, 1)
-    return grams.mT @ weighted, of_grams @ members
+def _squares_backward(attention: Tensor, grams: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the gradients of attention (N, M, Q) and of ``grams``, of that of the squares (N, BLOCKS, Q)."""
+    contexts, count, queries = attention.shape
+    weighted = attention.new_empty(contexts, BLOCKS, count, queries)
+    torch.mul(gradient.contiguous()[:, :, None], attention[:, None], out=weighted)
+    flat = weighted.flatten(1, 2)
+    return (grams.mT @ flat).mul_(2), flat @ attention.mT
 
 
-def _by_caption(attention: Tensor) -> Tensor:
-    """Return attention (X, R, Y, T) as (Y, T, X R)."""
-    return attention.permute(2, 3, 0, 1).flatten(2)
-
-
-def _by_image(attention: Tensor, images: int) -> Tensor:
-    """Return what ``_by_caption`` gave, (Y, T, X R), as (X, R, Y, T)."""
-    return attention.unflatten(2, (images, -1)).permute(2, 3, 0, 1).contiguous()
+def _by_image(attention: Tensor) -> Tensor:
+    """Return attention (Y, T, R, X) as (X, R, Y T)."""
+    return attention.permute(3, 2, 0, 1).flatten(2)

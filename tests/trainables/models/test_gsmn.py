@@ -127,7 +127,7 @@ def by_loops(model: GSMN, image: Tensor, words: Tensor) -> float:
             hidden = hidden + mapped * kernel(model, centres[i], centres[j]).repeat_interleave(4)
         visual.append(hidden)
     sides = ((model.words_graph, textual), (model.regions_graph, visual))
-    return sum(float(torch.stack([g.out(g.hidden(h).tanh()) for h in nodes]).mean()) for g, nodes in sides)
+    return sum(float(torch.stack([g(h[None, :, None]) for h in nodes]).mean()) for g, nodes in sides)
 
 
 @pytest.mark.parametrize("graph, edges", SETTINGS)

@@ -149,6 +149,7 @@ def test_an_actor_refuses_the_trial_and_takes_the_next(tmp_path: Path, monkeypat
     assert made.step()["step"] == Step(refused="my_losses.py:8: LookupError: no such scale")
     made.reset_config({"trial": "b", "config": json.dumps(config(2.0).to_dict())})
     assert made.step()["step"].epoch == 1
+    made.cleanup()
 
 
 def trained(folder: Path, data: Dataset) -> Path:
