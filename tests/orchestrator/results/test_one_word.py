@@ -30,9 +30,9 @@ from orchestrator.results.tables import tables_of
 from orchestrator.results.trial_comparison import Side, which_is_better
 from orchestrator.results.verdict import DatasetVerdict
 from orchestrator.searches.display import race_lines
-from orchestrator.studies.source import PlannedTrials
 from orchestrator.text.wording import p_equals, printed
 from orchestrator.tracking.description import confirmed_candidates, note_of, params_of, run_name, tags_of
+from orchestrator.tuner.source import PlannedTrials
 from orchestrator.views.forms import FORMS, render
 from tests.answers_page import page
 from tests.support.experiments import add_repeats, add_trial, make_experiment, open_test
