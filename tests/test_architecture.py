@@ -60,7 +60,7 @@ LEVELS = (
     {"losses"},
     {"judged_ranks", "judgements", "judgement_files", "cocos"},
     {"models", "encoders", "dataset_description"},
-    {"bank", "evaluation", "optimizers", "capturable"},
+    {"bank", "evaluation", "optimizers", "capturable", "meta_step"},
     {"trial", "training_steps", "micro_batches", "static_steps", "serving"},
     {"fused", "turns"},
     {"cost", "contracts"},

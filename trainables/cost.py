@@ -22,6 +22,7 @@ import torch
 from trainables.config import TrialConfig
 from trainables.data.batches import ResidentSplit, count_steps
 from trainables.data.dataset import Dataset
+from trainables.data.meta_split import trained_split
 from trainables.errors import DivergedError
 from trainables.fused import stack_shape, train_stacked
 from trainables.losses import NotANumberError
@@ -104,7 +105,7 @@ def measure_pace(config: TrialConfig, data: Dataset, device: torch.device, steps
     count(trial)
     step = step_seconds(partial(take_steps, trial), steps)
     evaluation = times * quickest(partial(evaluate, trial)) + quickest(partial(count, trial))
-    return Pace(device.type, count_steps(data.splits["train"], config.training, config.seed), step, evaluation)
+    return Pace(device.type, count_steps(trained_split(config, data), config.training, config.seed), step, evaluation)
 
 
 def step_seconds(take: Callable[[int], object], steps: int = STEPS) -> float:
@@ -162,7 +163,7 @@ def measure_rates(
         _forget_memory(device)
     pace = measure_pace(config, data, device)
     rates = {1: 3600 / pace.epoch_seconds}
-    steps = count_steps(data.splits["train"], config.training, config.seed)
+    steps = count_steps(trained_split(config, data), config.training, config.seed)
     without_gain = 0
     for size in sizes:
         try:

@@ -26,6 +26,7 @@ from trainables.data.dataset import (
     data_notes,
     open_dataset,
 )
+from trainables.data.meta_split import check_meta_split
 from trainables.errors import CheckpointError, ConfigError, DataError, Mistakes
 from trainables.files import make_writable, parse_state, write_whole
 from trainables.metric_table import name_parts
@@ -158,6 +159,7 @@ def train(
     check_metric(config.metric)
     data = open_dataset(config, Path(data_root))
     check_modality(config, data)
+    check_meta_split(config, data)
     check_region_counts(config, data)
     for place, settings in _settings(config):
         check_batch_size(data, settings.training, f"{place}training.batch_size")
@@ -178,11 +180,12 @@ def _train(
     """Train in a directory that this process holds; see ``train``."""
     # Imported after the checks above, because torch takes seconds to import.
     from trainables.data.batches import count_steps
+    from trainables.data.meta_split import trained_split
     from trainables.seeding import choose_device
     from trainables.trial import run_trial
 
     chosen = choose_device(device)
-    steps = count_steps(data.splits["train"], config.training, config.seed)
+    steps = count_steps(trained_split(config, data), config.training, config.seed)
     notes = (*data_notes(config, data), *similarity_notes(config))
     on_start(TrainingStart(directory, str(chosen), steps, notes))
     checkpoint = find_latest(directory) if resume else None

@@ -24,6 +24,7 @@ from trainables.data.dataset import (
     members_of,
 )
 from trainables.data.features import description_of
+from trainables.data.meta_split import check_meta_split
 from trainables.data.repeats import repeat_warnings
 from trainables.data.source import find_source
 from trainables.errors import DataError
@@ -84,6 +85,7 @@ class TrainablesWorkload:
             check_modality(config, data)
             check_region_counts(config, data)
             check_widths(config, data)
+            check_meta_split(config, data)
             for key, size in _batch_sizes(experiment, cell):
                 check_batch_size(data, replace(cell.training, batch_size=size), key)
         return digests
