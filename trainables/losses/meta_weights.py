@@ -36,7 +36,7 @@ L = TypeVar("L")
 NETWORK = "network"
 """Key of the best network's state in a checkpoint, and name of a loss's network."""
 
-GRID = (0.0, 0.25, 0.5, 0.75)
+GRID = (0.25, 0.5, 0.75)
 """Similarities of negatives at which the weights beside a positive of 0.5 are reported."""
 
 
