@@ -118,10 +118,10 @@ def test_a_full_disk_stops_the_search_and_fails_no_trial(
     troubles = {0.2: Trouble("full disk", times=1)} if under == "a trial" else {}
     workload, write = searches.workload(troubles=troubles), Ledger._write
 
-    def write_while_there_is_room(ledger: Ledger, line: bytes) -> None:
+    def write_while_there_is_room(ledger: Ledger, line: bytes, may_lag: bool) -> None:
         if under == "the journal" and any(trial.epochs for trial in ledger.history.running()):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        write(ledger, line)
+        write(ledger, line, may_lag)
 
     with monkeypatch.context() as patch:
         patch.setattr(Ledger, "_write", write_while_there_is_room)
