@@ -17,6 +17,7 @@ OTHER_NAMES: Mapping[str, str] = {
     **dict.fromkeys(("dcl", "decoupledcontrastive"), "decoupled"),
     **dict.fromkeys(("ms", "msloss"), "multi_similarity"),
     **dict.fromkeys(("selhn", "selectivelyhardnegative"), "triplet_selhn"),
+    **dict.fromkeys(("metaspn", "metaweightnet"), "meta_weights"),
     **dict.fromkeys(("ap", "averageprecision", "aploss"), "smooth_ap"),
     **dict.fromkeys(("wsabieloss", "warploss"), "warp"),
     **dict.fromkeys(("polynomial", "polyloss", "universalweighting"), "polynomial_self"),

@@ -14,6 +14,7 @@ import numpy as np
 
 from orchestrator.experiment.sections import Objective
 from orchestrator.journal.begun_experiment import BegunConfirm, BegunExperiment
+from orchestrator.journal.epochs import Epochs
 from orchestrator.journal.history import History
 from orchestrator.journal.points import points_of
 from orchestrator.journal.records import ConfirmationPlan
@@ -378,7 +379,7 @@ def analysis_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
         yield answer.question, when, answer.sentences
     stopped = history_of(24)
     for trial in list(stopped.trials.values())[:6]:
-        trial.state, trial.epochs = TrialState.STOPPED_EARLY, {1: trial.epochs[1]}
+        trial.state, trial.epochs = TrialState.STOPPED_EARLY, Epochs({1: trial.epochs[1]})
     studies = (
         ("one of two coefficients matters", history_of(24), "triplet_sh"),
         ("two coefficients belong together", history_of(48, tilt=0.6), "triplet_sh"),
@@ -419,7 +420,7 @@ def caveat_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
     yield happened, "a setting with two trainings", remarks([first, again])
     yield happened, "settings that trained alike", remarks(searched(190.0, 190.0))
     (rising,) = searched(190.0)
-    rising.epochs = {epoch: {"val/rsum": 20.0 * epoch} for epoch in range(1, 10)}
+    rising.epochs = Epochs({epoch: {"val/rsum": 20.0 * epoch} for epoch in range(1, 10)})
     yield limits, "the metric still rises at the end", caveats([rising])
     rates: dict[str, Any] = {"training": {"learning_rate": [1e-4, 1e-2]}}
     for when, settings in (

@@ -22,13 +22,13 @@ ROOMS = {
     "commands": "assistants claims doctor experiment exports extraction gate judging machines regression "
     "report results searches studies tracking views watch workload",
     "claims": "experiment machines regression results searches tracking views",
-    "regression": "experiment machines results searches studies tracking tuner views winners workload",
+    "regression": "experiment machines results searches tracking tuner views winners workload",
     "watch": "machines report results searches views",
     "searches": "experiment machines report results storage studies tracking tuner views winners workload",
     "doctor": "experiment machines results storage tracking",
     "extraction": "machines tuner",
     "tracking": "experiment machines results winners",
-    "tuner": "experiment machines storage studies workload",
+    "tuner": "experiment machines storage workload",
     "winners": "experiment results storage workload",
     "report": "experiment results views",
     "judging": "results studies tracking",
@@ -60,9 +60,9 @@ LEVELS = (
     {"losses"},
     {"judged_ranks", "judgements", "judgement_files", "cocos"},
     {"models", "encoders", "dataset_description"},
-    {"bank", "evaluation", "optimizers", "capturable"},
+    {"bank", "evaluation", "optimizers", "capturable", "meta_step"},
     {"trial", "training_steps", "micro_batches", "static_steps", "serving"},
-    {"fused", "turns", "epochs_ahead"},
+    {"fused", "turns"},
     {"cost", "contracts"},
 )
 """Rooms of ``trainables``, the lowest first; a room imports rooms of its own level and below, without a circle."""

@@ -1,8 +1,9 @@
 """The rooms through which the stories of ``docs/architecture.md`` walk, counted from calls while each runs.
 
 A story is run in this process: its searches train without Ray (``tests.support.in_process``). A call of a function of
-another room is a step. Calls within a room, and of ``TABLES``, are none: every module reads those. A climb is a pair of
-rooms of which the first calls the second, which lies above: a listener, or a method of an object that was handed down.
+another room is a step; what a thread calls is called by who started the thread. Calls within a room, and of ``TABLES``,
+are none: every module reads those. A climb is a pair of rooms of which the first calls the second, which lies above: a
+listener, or a method of an object that was handed down.
 A story ends where another begins: what a trial does is in the first alone, and the test split in the last. What hangs
 on one registration, and can be deleted (``tests/test_satellites.py``), is in no story.
 """
@@ -40,6 +41,7 @@ class Walk:
     begins: frozenset[str] = frozenset()
     ends: frozenset[str] = frozenset()
     steps: dict[tuple[str, str], None] = field(default_factory=dict)
+    _starters: dict[threading.Thread, list[CodeType]] = field(default_factory=dict)
 
     @property
     def rooms(self) -> list[str]:
@@ -58,6 +60,13 @@ class Walk:
     @contextmanager
     def followed(self) -> Iterator[None]:
         """Note the steps of a ``with`` block, in all its threads."""
+        start = threading.Thread.start
+
+        def note_starter(thread: threading.Thread) -> None:
+            self._starters[thread] = [*self._callers(sys._getframe())]
+            start(thread)
+
+        threading.Thread.start = note_starter  # type: ignore[method-assign]
         threading.setprofile(self._note)
         sys.setprofile(self._note)
         try:
@@ -65,6 +74,7 @@ class Walk:
         finally:
             sys.setprofile(None)
             threading.setprofile(None)  # type: ignore[arg-type]
+            threading.Thread.start = start  # type: ignore[method-assign]
 
     def _note(self, frame: FrameType, event: str, argument: Any) -> None:
         if event != "call" or frame.f_code.co_name.startswith("<"):
@@ -72,7 +82,7 @@ class Walk:
         callee = label(frame.f_code)
         if callee is None or callee.startswith(TUNE) or room_of(callee) in TABLES | SATELLITES:
             return
-        above = [place for code in _callers(frame) if (place := label(code)) is not None]
+        above = [place for code in self._callers(frame) if (place := label(code)) is not None]
         if self.ends & {*above} or not (not self.begins or self.begins & {*above}):
             return
         if SATELLITES & set(map(room_of, above)):
@@ -81,12 +91,12 @@ class Walk:
         if caller is not None and room_of(caller) != room_of(callee):
             self.steps.setdefault((caller, callee))
 
-
-def _callers(frame: FrameType) -> Iterator[CodeType]:
-    before = frame.f_back
-    while before is not None:
-        yield before.f_code
-        before = before.f_back
+    def _callers(self, frame: FrameType) -> Iterator[CodeType]:
+        before = frame.f_back
+        while before is not None:
+            yield before.f_code
+            before = before.f_back
+        yield from self._starters.get(threading.current_thread(), ())
 
 
 @cache

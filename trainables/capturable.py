@@ -10,6 +10,7 @@ from typing import NamedTuple
 from trainables.config import TrainingConfig
 from trainables.data.batches import ResidentSplit
 from trainables.losses import Loss
+from trainables.losses.meta_weights import MetaWeights
 from trainables.losses.plugin_loss import place_of_loss
 from trainables.models.retrieval_model import RetrievalModel
 
@@ -77,6 +78,11 @@ OBSTACLES = (
         "`micro_batch`",
         "Python draws the random numbers of a micro-batch twice",
         lambda parts: parts.training.micro_batch is not None,
+    ),
+    Obstacle(
+        "the loss `meta_weights`",
+        "its meta-step takes a gradient of a gradient",
+        lambda parts: isinstance(parts.loss, MetaWeights),
     ),
     Obstacle("a train split without a full batch", "no batch is full", lambda parts: not _has_full_batch(parts)),
 )

@@ -1,4 +1,4 @@
-"""The report of an epoch, and checkpoints: written whole or not at all, verified before use, unable to run code.
+"""Reports of epochs, read while the next trains, and checkpoints: whole or not there, verified, unable to run code.
 
 A checkpoint is a directory such as ``epoch_0007``. ``state.pt`` resumes the trial after the epoch in the directory's
 name. ``best.pt`` is the model of the best epoch so far, with all data needed for its evaluation. ``manifest.json``,
@@ -12,10 +12,13 @@ import os
 import pickle
 import re
 import shutil
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from trainables.config import TrialConfig
@@ -46,6 +49,70 @@ class EpochReport:
 
 Outcome = EpochReport | DivergedError | UserError
 """Result of one of several trials after an epoch: its report, or the error that ended it."""
+
+
+Answer = Future[EpochReport | None]
+"""The next report, ``None`` after the last."""
+
+_ONE_EPOCH = threading.Lock()
+"""Held while an epoch trains: PyTorch's random numbers are of the process, and each epoch begins with its own seed."""
+
+
+def run_ahead(
+    start: Callable[..., Generator[EpochReport, None, None]], on_step: Callable[[int], None] = lambda step: None
+) -> Generator[EpochReport, None, None]:
+    """Yield the reports of a trial, and train the next epoch while the reader has one.
+
+    A checkpoint is whole before its epoch is reported, and a reader may end the trial at any report. Neither makes the
+    device wait: one thread trains on while the reader writes the snapshot that a report holds, and asks whether the
+    trial goes on. An epoch that nobody wants any more ends with the step that it is in. The thread is at most one epoch
+    ahead, so that at most two snapshots are held: of the report that is read, and of an epoch that has ended since.
+
+    ``start`` is ``trial.run_trial`` with its arguments but for ``on_step``, which is called in another thread. An error
+    of an epoch is raised when its report is asked for.
+    """
+    is_closed = threading.Event()
+
+    def count(step: int) -> None:
+        if is_closed.is_set():
+            raise GeneratorExit
+        on_step(step)
+
+    stream = start(on_step=count)
+    asked: SimpleQueue[Answer | None] = SimpleQueue()
+    # A daemon, because a process that is asked to end must not wait for the end of an epoch.
+    thread = threading.Thread(target=_answer, args=(stream, asked), name="training", daemon=True)
+    thread.start()
+    try:
+        answer = _ask(asked)
+        while (report := answer.result()) is not None:
+            answer = _ask(asked)
+            yield report
+            # Its snapshot takes memory of the device.
+            del report
+    finally:
+        is_closed.set()
+        asked.put(None)
+        thread.join()
+
+
+def _ask(asked: "SimpleQueue[Answer | None]") -> Answer:
+    answer: Answer = Future()
+    asked.put(answer)
+    return answer
+
+
+def _answer(stream: Generator[EpochReport, None, None], asked: "SimpleQueue[Answer | None]") -> None:
+    while (answer := asked.get()) is not None:
+        try:
+            with _ONE_EPOCH:
+                report = next(stream, None)
+            answer.set_result(report)
+            # Its snapshot takes memory of the device.
+            del report
+        except BaseException as error:  # noqa: BLE001  # of any kind: the reader gets it, who would wait forever
+            answer.set_exception(error)
+    stream.close()
 
 
 FORMAT = 1

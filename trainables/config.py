@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 from trainables.errors import ConfigError
 from trainables.hyper_parameters import Space
-from trainables.loss_parameters import LOSS_TABLE
+from trainables.loss_parameters import LOSS_PARAMETERS, LOSS_TABLE, META_FRACTION
 from trainables.metric_table import may_select, name_parts
 from trainables.model_parameters import (
     ENCODER_KEY,
@@ -58,6 +58,9 @@ PAIR_MODELS = tuple(name for name, entry in MODEL_TABLE.items() if entry.compare
 
 BATCH_NORM_MODELS = tuple(name for name, entry in MODEL_TABLE.items() if entry.has_batch_norms)
 """The models with batch norms, which are not trained in parts of a batch."""
+
+META_MODELS = tuple(name for name, entry in MODEL_TABLE.items() if entry.takes_meta_steps)
+"""The models that can be trained with a loss that has a meta-step."""
 
 NO_BANK = "training.bank: {} compares sets of vectors, of which no bank is kept; leave bank out"
 """The refusal of a bank with a model of ``PAIR_MODELS``, or with such a model of a plug-in."""
@@ -141,8 +144,8 @@ class TrainingConfig:
         epochs: Passes over the train split, >= 1.
         batches: ``pairs``: random image-caption pairs; ``images``: images, each with its captions (SmoothAP's).
         batch_size: Pairs, or images, a step, >= 2.
-        micro_batch: Images, and captions, that are encoded at a time, >= 1; ``None`` is all. It bounds the memory of
-            activations; the gradient is that of the whole batch.
+        micro_batch: Images, and captions, that are encoded at a time, >= 1; ``None`` is all. It bounds memory; the
+            gradient is that of the whole batch.
         bank: Images, and captions, of the epoch's earlier batches that are negatives too, >= 0; 0 is the batch alone.
             With a bank the gradient goes to the query alone.
         captions_per_image: With ``images``, number of captions of each image, drawn anew each epoch where it has more,
@@ -159,8 +162,8 @@ class TrainingConfig:
             it.
         weight_decay: Decoupled weight decay, >= 0: with it Adam is AdamW.
         weight_decay_of: ``all`` weights, or ``matrices``: not biases, gains and other vectors.
-        weight_average: Decay d of an exponential moving average of the weights, from 0, no average, to 0.99999. The
-            average is what is evaluated, kept as the best and packed; see ``optimizers``.
+        weight_average: Decay of an exponential moving average of the weights, in [0, 0.99999]; 0 is no average. The
+            average is evaluated, kept as the best and packed.
         backbone_learning_rate: The rate of the backbone's weights with ``finetune``, > 0; ``None`` is the rate of the
             others. It has the same schedule.
         loss_learning_rate: The rate of learned hyper-parameters of the loss, > 0, likewise.
@@ -288,6 +291,8 @@ def check_bank(model: str, loss: str, bank: int) -> None:
         raise ConfigError(NO_BANK.format(model))
     if bank and loss not in LOSS_TABLE:
         raise ConfigError(f"training.bank: {loss} is a plug-in's loss, which takes no bank; leave it out")
+    if bank and META_FRACTION in LOSS_PARAMETERS[loss]:
+        raise ConfigError(f"training.bank: {loss} has a meta-step, which takes no bank; leave it out")
 
 
 def similarity_notes(config: "TrialConfig") -> Iterator[str]:
@@ -385,8 +390,7 @@ class TrialConfig:
         vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.
         tokenizer: How captions are cut into tokens; ``None`` infers it from the captions. It is ``english``, ``words``,
             ``characters``, ``labels``, a ``tokenizer.json`` in the dataset's folder, or its absolute path.
-        val_images: Number of first images of the val split on which to evaluate, >= 1; ``None`` is all images. The
-            published code of VSE++ and VSRN takes 1,000.
+        val_images: Number of first images of the val split on which to evaluate, >= 1; ``None`` is all images.
         metric: The metric that selects the best epoch; larger is better.
         seed: Seed of initialisation and batch order, >= 0.
         schedule: Changes of settings during the training, epochs ascending.
@@ -418,6 +422,7 @@ class TrialConfig:
         if self.training.micro_batch is not None and self.model in BATCH_NORM_MODELS:
             raise ConfigError(NO_MICRO_BATCHES.format(self.model))
         check_bank(self.model, self.loss, self.training.bank)
+        self._check_meta_step()
         check_tokenizer(self.tokenizer)
         if self.val_images is not None and self.val_images < 1:
             raise ConfigError(f"val_images must be at least 1, or null for all, got {self.val_images}")
@@ -454,6 +459,28 @@ class TrialConfig:
         for name, part in (("blocks", "blocks"), ("rank", "lora"), ("alpha", "lora")):
             if name in self.model_parameters and trained not in (part, "none"):
                 raise ConfigError(f"model_parameters.{name}: goes with trained: {part}, and trained is {trained}")
+
+    @property
+    def meta_fraction(self) -> float:
+        """Share of the train images that a meta-step of the loss reads, and that are not trained on; 0 without one."""
+        entries = LOSS_TABLE[self.loss].parameters if self.loss in LOSS_TABLE else {}
+        if META_FRACTION not in entries:
+            return 0.0
+        return float(self.loss_parameters.get(META_FRACTION, entries[META_FRACTION].default))
+
+    def _check_meta_step(self) -> None:
+        if not self.meta_fraction:
+            return
+        if self.model not in META_MODELS:
+            raise ConfigError(
+                f"loss: {self.loss} has a meta-step, which needs second gradients and no batch norms; take the model "
+                f"{' or '.join(META_MODELS)}, not {self.model}"
+            )
+        if self.training.micro_batch is not None:
+            raise ConfigError(f"training.micro_batch: {self.loss} has a meta-step, of a whole batch; leave it out")
+        fixed = ("hidden_size", META_FRACTION)
+        if changed := [name for change in self.schedule for name in fixed if name in change.loss_parameters]:
+            raise ConfigError(f"schedule: {changed[0]} of {self.loss} holds for the whole training; leave it out")
 
     def _check_pixels(self) -> None:
         self._check_encoder()

@@ -22,6 +22,7 @@ import torch
 from trainables.config import TrialConfig
 from trainables.data.batches import ResidentSplit, count_steps
 from trainables.data.dataset import Dataset
+from trainables.data.meta_split import trained_split
 from trainables.errors import DivergedError
 from trainables.fused import stack_shape, train_stacked
 from trainables.losses import NotANumberError
@@ -102,7 +103,7 @@ def measure_pace(config: TrialConfig, data: Dataset, device: torch.device, steps
     take_steps(trial, 1)
     step = step_seconds(partial(take_steps, trial), steps)
     evaluation = times * rehearsed(partial(evaluate, trial)) + rehearsed(partial(count, trial))
-    return Pace(device.type, count_steps(data.splits["train"], config.training, config.seed), step, evaluation)
+    return Pace(device.type, count_steps(trained_split(config, data), config.training, config.seed), step, evaluation)
 
 
 def step_seconds(take: Callable[[int], object], steps: int = STEPS) -> float:
@@ -139,7 +140,7 @@ def measure_peak(config: TrialConfig, data: Dataset, device: torch.device) -> in
     take_steps(trial, STEPS)
     with suppress(DivergedError, NotANumberError):
         trial.end_epoch(0.0, 0.0)
-    # As many as a training holds at a time, see ``trainables.epochs_ahead``.
+    # As many as a training holds at a time, see ``trainables.checkpoint.run_ahead``.
     snapshots = [trial.snapshot(), trial.snapshot()]
     del snapshots
     return torch.cuda.max_memory_reserved(device)
@@ -170,7 +171,7 @@ def measure_rates(
         _forget_memory(device)
     pace = measure_pace(config, data, device)
     rates = {1: 3600 / pace.epoch_seconds}
-    steps = count_steps(data.splits["train"], config.training, config.seed)
+    steps = count_steps(trained_split(config, data), config.training, config.seed)
     without_gain = 0
     for size in sizes:
         try:

@@ -7,8 +7,8 @@ replaced while the other trials continue. Up to rounding, a trial has the result
 batches and draws depend only on its own seed and epoch.
 
 Trials may be at different epochs; trials with equal seed and epoch have equal batches, which are gathered once. Trials
-that cannot be stacked, such as those with micro-batches, which save the memory that a stack takes, take their steps in
-turns (``trainables.turns``).
+that cannot be stacked, such as those with micro-batches, which save the memory that a stack takes, or with a
+meta-step, take their steps in turns (``trainables.turns``).
 
 Parameters of the stacked model, and statistics of its batch norms, have the shape (K, ...). The parameters of the
 single models become views of these tensors, and nothing is copied. An optimiser or a constraint that changes a single
@@ -66,8 +66,10 @@ class FusedTrials:
         Raises:
             CheckpointError: If ``resume`` is damaged or belongs to another trial.
         """
-        neighbours = (other for other in self._trials.values() if other.data is data and not other.model.reading.view)
-        beside = None if config.training.finetune else next(neighbours, None)
+        neighbours = [other for other in self._trials.values() if other.data is data and not other.model.reading.view]
+        # Those with the same meta split come first, because train is shared with them alone.
+        neighbours.sort(key=lambda other: other.config.meta_fraction != config.meta_fraction)
+        beside = None if config.training.finetune else next(iter(neighbours), None)
         trial = Trial(config, data, self._device, is_new=resume is None, beside=beside)
         report = None if resume is None else trial.restore(resume)
         self._trials[name] = trial
@@ -152,7 +154,7 @@ def stack_shape(trial: Trial) -> Hashable:
     ragged = training.batches == "images" and captions.min() != captions.max()
     has_labels = split.labels is not None or split.caption_labels is not None
     return (
-        None if model.can_stack and not model.reading.view and whole else alone,
+        None if model.can_stack and not model.reading.view and whole and trial.meta is None else alone,
         type(model),
         model.precision,
         tuple(parameter.shape for parameter in model.parameters()),

@@ -19,6 +19,8 @@ References:
     [Radford2021] Radford et al., Learning Transferable Visual Models From Natural Language Supervision, section 2.5.
         arXiv:2103.00020: the logarithm of the scale 1/t is learned from log(1/0.07), and the scale is at most 100.
     [GOALCode] https://github.com/microsoft/VSE_Gradient/blob/ba3eb69/Gradient/gradient.py
+    [Shu2019] Shu et al., Meta-Weight-Net, section 4. arXiv:1902.07379: a hidden layer of 100; its code
+        github.com/xjtushujun/meta-weight-net/blob/e85c3a2/MW-Net.py has Adam at 1e-3.
 """
 
 from collections.abc import Mapping
@@ -52,6 +54,9 @@ def _temperature(default: float, space: tuple[Any, ...], source: str, **rest: An
 
 
 COUNT_OR_ALL = count_or("all")
+
+META_FRACTION = "meta_fraction"
+"""The hyper-parameter of a loss with a meta-step: the share of train that the meta-step reads."""
 
 # Similarities lie in [-1, 1]: a margin of 1 asks that even orthogonal negatives be pushed away.
 MARGIN = HyperParameter(0.2, NOT_NEGATIVE, (0.05, 1.0), source="VSE++, arXiv:1707.05612")
@@ -207,6 +212,21 @@ LOSS_TABLE: Mapping[str, LossEntry] = {
             "base": HyperParameter(0.5, NUMBER, source="code of GOAL"),
         },
         "shapes its weights for similarities in [-1, 1]; a constant pair_weight is safe",
+    ),
+    "meta_weights": LossEntry(
+        "meta_weights.MetaWeights",
+        "Meta weights",
+        {
+            "margin": MARGIN,
+            "negatives": HyperParameter(1, COUNT_OR_ALL),
+            "hidden_size": HyperParameter(100, count_or(), source="Meta-Weight-Net, arXiv:1902.07379"),
+            "meta_learning_rate": HyperParameter(
+                1e-3, NOT_NEGATIVE, (1e-4, 1e-2, "log"), source="code of Meta-Weight-Net"
+            ),
+            META_FRACTION: HyperParameter(
+                0.1, Domain("a number above 0, at most 0.5", lambda value: is_number(value) and 0 < value <= 0.5)
+            ),
+        },
     ),
 }
 """Loss -> its entry."""

@@ -125,6 +125,7 @@ class ModelEntry:
         compares_sets: Whether it is a ``PairModel``, of whose sets no bank of embeddings is kept.
         has_batch_norms: Whether statistics of a batch normalise its vectors in training.
         is_bounded: Whether its similarities are cosines, or means of such, in [-1, 1].
+        takes_meta_steps: Whether each of its operations in training has a second gradient, and it has no batch norms.
         parts: Number of equal parts into which it cuts its vectors.
     """
 
@@ -138,6 +139,7 @@ class ModelEntry:
     compares_sets: bool = False
     has_batch_norms: bool = False
     is_bounded: bool = True
+    takes_meta_steps: bool = False
     parts: int = 1
 
 
@@ -245,6 +247,7 @@ MODEL_TABLE: Mapping[str, ModelEntry] = {
             "hidden_size": HyperParameter(None, COUNT, [128, 256, 512]),
         },
         reads_text_features=True,
+        takes_meta_steps=True,
     ),
     # Ranks and scales as people set them for CLIP; a share of 0.9 is that of open_clip's training.
     "clip": ModelEntry(

@@ -15,6 +15,7 @@ from trainables.errors import DivergedError
 from trainables.losses import Loss, NotANumberError
 from trainables.losses.directions import Candidates
 from trainables.losses.plugin_loss import place_of_loss
+from trainables.meta_step import MetaStep
 from trainables.micro_batches import MicroBatches
 from trainables.models.retrieval_model import RetrievalModel, encode
 from trainables.optimizers import LearnedParameters, WeightAverage
@@ -81,6 +82,7 @@ class TrainingStep:
         *,
         bank: Bank | None = None,
         micro_batch: int | None = None,
+        meta: MetaStep | None = None,
         keeps_gradients: bool = False,
     ) -> None:
         """Take the parts of a training, with the model in training mode; see ``train_epoch``.
@@ -92,7 +94,7 @@ class TrainingStep:
         """
         self._model, self._loss, self._optimizer, self._clip = model, loss, optimizer, gradient_clip
         self._learned, self._keeps_gradients = learned, keeps_gradients
-        self.bank = bank
+        self.bank, self._meta = bank, meta
         self._parts = None if micro_batch is None else MicroBatches(model, micro_batch)
 
     def take(self, batch: Batch, watch: Watch | None = None) -> Tensor:
@@ -113,6 +115,9 @@ class TrainingStep:
         # A plug-in's loss takes no candidates.
         constant = () if candidates is None else (candidates,)
         compute: Callable[..., Tensor] = learned.in_force(self._loss)
+        if self._meta is not None:
+            self._meta.take(self._loss, self._optimizer, similarity, batch)
+            compute = self._meta.in_force(self._loss)
         value = compute(similarity, batch.positives, batch.ignore, *constant)
         self._optimizer.zero_grad(set_to_none=not self._keeps_gradients)
         learned.zero_grad(set_to_none=not self._keeps_gradients)
@@ -156,13 +161,14 @@ def train_epoch(
     average: WeightAverage | None = None,
     bank: Bank | None = None,
     micro_batch: int | None = None,
+    meta: MetaStep | None = None,
 ) -> Steps:
     """Take one step for each batch, yield after it, and return the mean loss over the steps.
 
     ``learned`` holds the hyper-parameters that the loss learns, which are also updated. ``watch`` is called before each
     step with the similarities, the batch and the candidates of a bank. ``average`` is moved after each step. ``bank``
     is empty, and has the drift afterwards. ``micro_batch`` images, and captions, are encoded at a time; ``None``
-    encodes all at once.
+    encodes all at once. ``meta`` is the meta-step of the loss, for the epoch that it has begun.
 
     Raises:
         ConfigError: If the model is not trained in parts of a batch, see ``MicroBatches``.
@@ -170,7 +176,7 @@ def train_epoch(
     """
     model.train()
     learned = learned or LearnedParameters(torch.device("cpu"))
-    step = TrainingStep(model, loss, optimizer, gradient_clip, learned, bank=bank, micro_batch=micro_batch)
+    step = TrainingStep(model, loss, optimizer, gradient_clip, learned, bank=bank, micro_batch=micro_batch, meta=meta)
     losses = StepLosses(epoch, place=place_of_loss(loss))
     for number, batch in enumerate(batches, start=1):
         try:

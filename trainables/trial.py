@@ -24,12 +24,15 @@ from trainables.cocos import Spread, count_contributions, spreads
 from trainables.config import TrainingConfig, TrialConfig, check_metric, derive_seed
 from trainables.data.batches import Batch, ResidentSplit, draw_batches, epoch_batches
 from trainables.data.dataset import Dataset
+from trainables.data.meta_split import set_aside
 from trainables.data.tokenizers import ENGLISH
 from trainables.errors import Blaming, CheckpointError, DivergedError
 from trainables.evaluation import check_encoder_of, check_tokenizer_of, evaluate, measure_contributions
 from trainables.files import parse_state
-from trainables.losses import NotANumberError, build_loss
+from trainables.losses import Loss, NotANumberError, build_loss
 from trainables.losses.directions import Candidates
+from trainables.losses.meta_weights import NETWORK, MetaWeights
+from trainables.meta_step import MetaStep
 from trainables.models import build_model
 from trainables.optimizers import LearnedParameters, WeightAverage, adjust_optimizer, build_optimizer
 from trainables.parameter_values import LEARNED
@@ -89,6 +92,8 @@ class Trial:
         loss: The config's loss, with the word ``learned`` for each learned hyper-parameter.
         learned: The values of the learned hyper-parameters.
         average: The average of the weights, which is evaluated in their place; ``None`` where none is taken.
+        meta: The meta-step of the loss; ``None`` for a loss without one.
+        meta_split: The part of train that it reads and that is not trained on; ``None`` likewise.
         drift: The drift of the bank's embeddings in the last epoch, see ``bank``; empty without a bank.
         on_step: See ``run_trial``.
         static_steps: The static steps of the trial; ``None`` where it has none.
@@ -114,12 +119,15 @@ class Trial:
         seed_torch(config.seed, "initialisation")
         self.config, self.data, self.epoch = config, data, 0
         self.model = build_model(config, data, pretrained=is_new).to(device)
+        self.train_split, self.meta_split = self._train_splits(device, beside)
         if beside is None:
-            self.train_split = ResidentSplit(data.splits["train"], device, self.model.reading)
             self.val_split = ResidentSplit(data.splits["val"], device, self.model.reading)
         else:
-            self.train_split, self.val_split = beside.train_split, beside.val_split
+            self.val_split = beside.val_split
         self.loss = build_loss(config.loss, **config.loss_parameters)
+        self.meta: MetaStep | None = None
+        if self.meta_split is not None and isinstance(self.loss, MetaWeights):
+            self.meta = MetaStep(self.model, self.loss, self.meta_split)
         self.optimizer = build_optimizer(self.model.parameters(), config.training, self.model.backbone_parameters())
         decay = config.training.weight_average
         self.average = WeightAverage(self.model, decay) if decay > 0 else None
@@ -128,12 +136,22 @@ class Trial:
         self.best_epoch, self.best_value = 0, -math.inf
         self.best_weights: dict[str, Tensor] = {}
         self.best_learned: dict[str, float] = {}
+        self.best_network: dict[str, Tensor] = {}
         self.on_step: Callable[[int], None] = lambda step: None
         self.static_steps: StaticSteps | None = None
         self.stream: torch.cuda.Stream | None = None
         self.not_replayed: str | None = None
         self.drift: dict[str, float] = {}
         self._first_steps: list[dict[str, Tensor]] = []
+
+    def _train_splits(self, device: torch.device, beside: "Trial | None") -> tuple[ResidentSplit, ResidentSplit | None]:
+        """Return what is trained on, and what a meta-step reads."""
+        if beside is not None and beside.config.meta_fraction == self.config.meta_fraction:
+            return beside.train_split, beside.meta_split
+        if not self.config.meta_fraction:
+            return ResidentSplit(self.data.splits["train"], device, self.model.reading), None
+        train, meta = set_aside(self.config, self.data)
+        return ResidentSplit(train, device, self.model.reading), ResidentSplit(meta, device, self.model.reading)
 
     def run_epoch(self) -> EpochReport:
         """Train for one epoch, evaluate on val, and remember the model if it is the best so far."""
@@ -171,10 +189,12 @@ class Trial:
             # Zero-shot: nothing is trained, and the loss of a batch is enough.
             steps = 1
         batches = _counted(islice(self.batches(), steps), self.on_step)
-        bank = make_bank(training.bank, self.model)
+        bank = self._new_bank(training)
+        if self.meta is not None:
+            self.meta.begin_epoch(training, self.config.seed, self.epoch)
         loss = yield from train_epoch(
             *(self.model, self.loss, self.optimizer, batches, clip, self.epoch),
-            *(self.learned, self.count_step, self.average, bank, training.micro_batch),
+            *(self.learned, self.count_step, self.average, bank, training.micro_batch, self.meta),
         )
         self.note_drift(bank)
         return loss
@@ -213,6 +233,14 @@ class Trial:
         self.not_replayed = self.static_steps.problem
         return loss
 
+    def _loss_in_force(self) -> Loss:
+        """Return the loss with what it has learned so far."""
+        loss: Loss = self.learned.in_force(self.loss)
+        return loss if self.meta is None else self.meta.in_force(loss)
+
+    def _new_bank(self, training: TrainingConfig) -> Bank | None:
+        return make_bank(training.bank, self.model) if training.bank else None
+
     def note_drift(self, bank: Bank | None) -> None:
         """Take the drift of a bank's embeddings in the epoch for the epoch's metrics."""
         self.drift = {} if bank is None else {name: float(value) for name, value in bank.drift.values.items()}
@@ -223,7 +251,7 @@ class Trial:
         ``candidates`` are those of a bank. The model and its random numbers are as without the measurement.
         """
         if self.epoch == 1 and len(self._first_steps) < self.config.training.cocos_steps:
-            loss = self.learned.in_force(self.loss)
+            loss = self._loss_in_force()
             counts = count_contributions(loss, similarity.detach(), batch.positives, batch.ignore, candidates)
             self._first_steps.append(counts)
 
@@ -275,9 +303,9 @@ class Trial:
         training = self.config.at(self.epoch).training
         order = epoch_batches(self.train_split, training, generator(0, "cocos"))
         try:
-            loss = self.learned.in_force(self.loss)
+            loss = self._loss_in_force()
             curve = tuple(OTHER_EPSILONS) if training.cocos_steps else ()
-            bank = make_bank(training.bank, self.model)
+            bank = self._new_bank(training)
             measured = measure_contributions(self.model, loss, order, count=COCOS_BATCHES, bank=bank, curve=curve)
         except NotANumberError as error:
             raise DivergedError("train/similarity", math.nan, self.epoch, 0) from error
@@ -292,11 +320,13 @@ class Trial:
         # Checkpoints of older versions, and of losses without learned hyper-parameters, lack this key.
         self.learned.load_state_dict(state.get(LEARNED, {}), self.loss, self.config.training)
         self.epoch, self.metrics = state["epoch"], state["metrics"]
+        if self.meta is not None:
+            self.meta.load_state_dict(state["meta"])
         if self.average is not None:
             self.average.load_state_dict(state["average"])
         best = read_file(directory, BEST)
         self.best_epoch, self.best_value, self.best_weights = best["epoch"], best["value"], best["model"]
-        self.best_learned = best.get(LEARNED, {})
+        self.best_learned, self.best_network = best.get(LEARNED, {}), best.get(NETWORK, {})
         return self._report()
 
     def save(self, directory: Path) -> None:
@@ -320,12 +350,16 @@ class Trial:
             state[LEARNED] = self.learned.state_dict()
         if self.average is not None:
             state["average"] = self.average.state_dict()
+        if self.meta is not None:
+            state["meta"] = self.meta.state_dict()
         state = _copied({**origin, "epoch": self.epoch, "metrics": self.metrics, **state})
         best = {"epoch": self.best_epoch, "value": self.best_value, "model": self.best_weights}
         if is_copied:
             state["model"] = self.best_weights
         if self.best_learned:
             best[LEARNED] = self.best_learned
+        if self.best_network:
+            best[NETWORK] = self.best_network
         beside = reading_beside(self.train_split.device)
 
         def write(directory: Path) -> None:
@@ -335,8 +369,12 @@ class Trial:
 
         return write
 
+    def _learned_numbers(self) -> dict[str, float]:
+        curve = {} if self.meta is None else self.meta.network.values()
+        return self.learned.numbers(self.loss) | curve
+
     def _learned_values(self) -> dict[str, float]:
-        numbers = self.learned.numbers(self.loss)
+        numbers = self._learned_numbers()
         for name, number in numbers.items():
             if not math.isfinite(number):
                 raise DivergedError(f"loss/{name}", number, self.epoch, 0)
@@ -347,7 +385,9 @@ class Trial:
         if value > self.best_value:
             self.best_epoch, self.best_value = self.epoch, value
             self.best_weights = _copied(self.model.state_dict())
-            self.best_learned = self.learned.numbers(self.loss)
+            self.best_learned = self._learned_numbers()
+            if self.meta is not None:
+                self.best_network = _copied(self.meta.network.state_dict())
 
     def _report(self) -> EpochReport:
         return EpochReport(self.epoch, dict(self.metrics), self.best_epoch == self.epoch, self.save, self.not_replayed)

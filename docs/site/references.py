@@ -87,7 +87,7 @@ def write_reference() -> str:
         keys = [key for key in list_keys(kind) if kind == "experiment" or not key["name"].startswith(LISTED_ONCE)]
         known = [key["name"] for key in keys if (key["name"], key["default"], key["meaning"]) in of_experiments]
         rows = [
-            (f"`{key['name']}` ({_shorter(key['type'])}; `{key['default']}`)", _without_limit(key))
+            (f"`{key['name']}` ({_with_default(key)})", _without_limit(key))
             for key in keys
             if kind == "experiment" or key["name"] not in known
         ]
@@ -95,6 +95,14 @@ def write_reference() -> str:
         if kind != "experiment":
             lines += ["", f"As in an experiment: {', '.join(f'`{name}`' for name in ('training', *known))}."]
     return "\n".join(lines) + "\n"
+
+
+def _with_default(key: Listed) -> str:
+    """Return type and default; a section has none, and the type of one that is ``null`` need not say so."""
+    kind, default = _shorter(key["type"]), key["default"]
+    if default == "see below":
+        return kind
+    return f"{kind.removesuffix(' or null') if default == 'null' else kind}; `{default}`"
 
 
 def _shorter(kind: str) -> str:

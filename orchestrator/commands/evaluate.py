@@ -130,8 +130,8 @@ def evaluate(
 ) -> None:
     """Evaluate a checkpoint, or files of embeddings of any model, on val or test.
 
-    Where a dataset comes with people's judgements of pairs, a second table also counts the candidates as right that
-    people judged to fit. Of files, intervals are over images, and a second model gets a paired verdict.
+    A second table counts the pairs that people judged to fit, where there are judgements. Of files, intervals are over
+    images, and a second model gets a paired verdict.
     """
     if is_of_files(files or [], captions_to):
         evaluate_files(

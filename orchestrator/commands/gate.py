@@ -52,8 +52,7 @@ def gate(
 ) -> None:
     """Keep or discard a proposal. At most 5 % of streams, however long, keep a proposal that is no better.
 
-    Champion and proposal run with the same fresh seeds until the proposal is decided or its budget ends. Exit codes: 0
-    keep, 10 discard, 11 undecided, 3 another gate is at work on the stream.
+    Both run with the same fresh seeds. Exit codes: 0 keep, 10 discard, 11 undecided, 3 another gate is at work.
     """
     require("report", "`orchestrator gate`", "scipy")
     if proposal is None:

@@ -82,8 +82,8 @@ def judge(
 ) -> None:
     """Say which candidate is better: of tables of results, or of an experiment. Writes nothing.
 
-    The columns of a table are guessed by their names and shown before the answer; options name them. The confirmed
-    candidates of an experiment are compared by another test or with a model from elsewhere.
+    Columns are guessed, and shown before the answer; options name them. Of an experiment the confirmed candidates are
+    compared by another test or with a model from elsewhere.
     """
     form = "json" if as_json else form
     columns = {"metric": metric, "seed": seed, "search": search, "split": split_column, "query": query, "step": step}

@@ -36,7 +36,7 @@ def ui(
 ) -> None:
     """Serve MLflow's pages of the newest experiment, best trials first; Ctrl-C ends the server.
 
-    The printed address holds a token that is new at each start; without it no other user of the machine gets in.
+    The printed address holds a token, without which no other user of the machine gets in.
     """
     uri = find_store(tracking_uri, output)
     if is_server(uri):
@@ -71,7 +71,6 @@ def sync(
     """Send MLflow the records that it missed, or all records to another store. Safe to repeat.
 
     By default all searches, reruns and claims under OUTPUT. Exit code 1: one was not delivered, all others were.
-    A database from elsewhere, whose folder was moved or copied, is refused.
     """
     directories = find_directories(experiments or (), output) or find_experiments(output)
     if not directories:

@@ -137,7 +137,7 @@ def accept(
 ) -> None:
     """Accept the newest finished rerun as the reference. Keep the written file under version control.
 
-    The file also keeps the first accepted result of each cell; later reruns are tested for a drift from that result.
+    Later reruns are also tested for a drift from the first accepted result.
     """
     chosen, path = load_suite(suite, overrides or [])
     target = reference or default_path(path)

@@ -93,8 +93,7 @@ class Experiment(BaseModel):
         vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.
         tokenizer: How captions are cut into tokens; ``null`` infers it from the captions. It is ``english``, ``words``,
             ``characters``, ``labels``, a ``tokenizer.json`` in the dataset's folder, or its absolute path.
-        val_images: Number of first images of the val split on which to evaluate, >= 1; ``null`` is all images. The
-            published code of VSE++ and VSRN takes 1,000.
+        val_images: Number of first images of the val split on which to evaluate, >= 1; ``null`` is all images.
         search: How the coefficients are searched.
         scheduler: Rules for a trial that is worse than the other trials of its study.
         budget: Limits that end a search although trials are left.

@@ -43,9 +43,8 @@ class Search(BaseModel):
     """How the coefficients are searched.
 
     Attributes:
-        sampler: ``tpe``, ``cmaes``, ``gp``, ``random``, ``qmc``, ``grid``, or the sampler of a plug-in. ``cmaes``
-            adapts a normal distribution to ranges; ``gp``, a Gaussian process, is for few and costly trials. ``qmc`` is
-            a Sobol sequence that leaves no gaps; ``grid`` takes the listed values one after the other.
+        sampler: One of these, or of a plug-in. ``cmaes`` adapts a normal distribution to ranges; ``gp``, a Gaussian
+            process, is for few and costly trials. ``qmc`` is a Sobol sequence; ``grid`` takes the listed values.
         trials: Trials of each search of a study, >= 1; a loss's published settings come first. A grid may have fewer
             points.
         repeats: Number of independent searches of each study, >= 1, each with ``trials`` trials. With several, the
@@ -67,7 +66,7 @@ class Search(BaseModel):
         replicates: How often a setting that the sampler suggests again is trained again, with another seed, >= 0.
             Sampler and ranking take the mean of a setting's trainings.
         prior: ``none``, or ``auto``: at most a quarter of the trials first try the best settings of other datasets.
-            They come from searches under the output with the same model, loss, training and parameters.
+            They come from searches under the output that fit.
         warm_start_from: Experiments, by name under the output or by directory, whose trials the sampler starts from.
     """
 
@@ -260,8 +259,7 @@ class Confirm(BaseModel):
             each possible candidate.
         published: Published settings that are trained again as well: the ``best`` of a dataset in the search, or
             ``each`` study's.
-        surface: Whether the last trial of each study, one more than ``search.trials``, has its setting to use, and is
-            confirmed too. A study without a surface gets another suggestion.
+        surface: Whether the setting to use of each study is trained too, as one more trial, and confirmed.
         baseline: Loss with which the winner is compared; ``null`` is the published settings that did best in the
             search.
         verdict: Variation in the test that decides: ``seeds_and_images``, seeds and new images of this kind; ``seeds``,

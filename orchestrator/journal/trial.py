@@ -6,6 +6,7 @@ from enum import StrEnum
 from itertools import accumulate
 from typing import Any
 
+from orchestrator.journal.epochs import Epochs
 from trainables.config import TrialConfig
 from trainables.model_parameters import published_parameters
 from trainables.parameter_values import LEARNED
@@ -70,7 +71,7 @@ class Trial:
     candidate: str | None = None
     search: int = 1
     state: TrialState = TrialState.RUNNING
-    epochs: dict[int, Mapping[str, float]] = field(default_factory=dict)
+    epochs: Epochs = field(default_factory=Epochs)
     times: dict[int, float] = field(default_factory=dict)
     ended: float | None = None
     created_after: float = 0.0
@@ -164,9 +165,9 @@ class Trial:
         """The first epoch with the highest metric, or ``None`` before the first epoch."""
         # Kept, because a page asks for the best epoch of each trial dozens of times, and epochs are only added.
         if self._best[0] != len(self.epochs):
-            epochs, metric = self.epochs, self.metric
-            best = max(epochs, key=lambda epoch: (epochs[epoch][metric], -epoch), default=None)
-            self._best = len(epochs), best
+            values = self.epochs.values_of(self.metric)
+            best = max(values, key=lambda epoch: (values[epoch], -epoch), default=None)
+            self._best = len(self.epochs), best
         return self._best[1]
 
     @property
@@ -186,8 +187,8 @@ class Trial:
         Returns:
             ``None`` before the first epoch. The best may still rise until a trial ends, and this number with it.
         """
-        metric = self.metric
-        values = {epoch: metrics[metric] for epoch, metrics in self.epochs.items() if epoch <= (until or epoch)}
+        every = self.epochs.values_of(self.metric)
+        values = {epoch: value for epoch, value in every.items() if epoch <= (until or epoch)}
         least = SHARE_OF_BEST * max(values.values(), default=0.0)
         return min((epoch for epoch, value in values.items() if value >= least), default=None)
 
@@ -196,8 +197,7 @@ class Trial:
         """How long the trial trained: the sum of its epochs' times, or, without such times, from creation to end."""
         # Kept like the best epoch.
         if self._trained[0] != len(self.epochs):
-            epochs = [metrics.get("time/epoch_seconds") for metrics in self.epochs.values()]
-            known = [seconds for seconds in epochs if seconds is not None]
+            known = self.epochs.values_of("time/epoch_seconds").values()
             self._trained = len(self.epochs), float(sum(known)) if known else None
         if self._trained[1] is not None:
             return self._trained[1]
@@ -205,8 +205,8 @@ class Trial:
 
     def running_best(self) -> dict[int, float]:
         """Return epoch -> best value so far, in the order of the epochs."""
-        epochs, metric = sorted(self.epochs), self.metric
-        return dict(zip(epochs, accumulate((self.epochs[epoch][metric] for epoch in epochs), max), strict=True))
+        values = dict(sorted(self.epochs.values_of(self.metric).items()))
+        return dict(zip(values, accumulate(values.values(), max), strict=True))
 
 
 @dataclass(frozen=True)

@@ -50,9 +50,9 @@ from orchestrator.regression.verdict import Nights, SuiteResult, judge_suite
 from orchestrator.searches.display import Progress, displayed, evaluation_displayed
 from orchestrator.searches.preparation import open_checkpoints, opened, start, tracked
 from orchestrator.searches.resuming import SearchInterruptedError, answered
-from orchestrator.studies.source import PlannedTrials
 from orchestrator.text.values import duration_text
 from orchestrator.tracking.tracker import TrackingProcess
+from orchestrator.tuner.source import PlannedTrials
 from orchestrator.winners.winners import evaluate_on_test
 from orchestrator.workload.workload import Workload
 from trainables.config import TrialConfig

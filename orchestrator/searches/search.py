@@ -28,12 +28,12 @@ from orchestrator.searches.resuming import SearchInterruptedError, answered, how
 from orchestrator.searches.time_left import PlannedWork
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.studies.past_searches import read_prior, read_sources, start_from_prior, start_warm
-from orchestrator.studies.source import PlannedTrials
 from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import path_text, say
 from orchestrator.text.values import count_text
 from orchestrator.tracking.registry import Registered, register_all
 from orchestrator.tracking.tracker import TrackingProcess
+from orchestrator.tuner.source import PlannedTrials
 from orchestrator.winners.winners import evaluate_on_test, pack_champions, selected, write_files
 from orchestrator.workload.workload import Workload
 from trainables.files import write_whole

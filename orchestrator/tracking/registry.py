@@ -47,7 +47,6 @@ from orchestrator.tracking.connection import (
 )
 from orchestrator.tracking.failures import failure_of, store_failures
 from orchestrator.winners.winners import MODEL, Champion, packed_champions
-from trainables.encoders.kept import libraries_of
 from trainables.errors import UserError
 from trainables.extras import require
 from trainables.files import alone
@@ -116,15 +115,13 @@ def _runs(version: "ModelVersion") -> Runs:
     return Runs(str(version.version), means={version.tags["metric"]: known})
 
 
-REQUIREMENTS = ["torch", "torchvision", "numpy", "pandas", "safetensors", "pillow", "nltk"]
-"""Packages that the packed code imports; without versions, because all versions that can train also serve."""
-
-
 def save_model(packed: Path, folder: Path) -> None:
     """Write a packed model, with the code that loads it, as an MLflow model into a folder that does not exist yet."""
     import mlflow.pyfunc
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
+
+    from trainables.serving.packed import requirements_of
 
     # A query is a caption or an image of the gallery, with a number of answers.
     query = Schema([ColSpec("string", name, required=False) for name in ("caption", "image")])
@@ -138,7 +135,7 @@ def save_model(packed: Path, folder: Path) -> None:
             loader_module="trainables.serving.retriever",
             data_path=str(packed),
             code_paths=code,
-            pip_requirements=[*REQUIREMENTS, *libraries_of(packed)],
+            pip_requirements=requirements_of(packed),
             signature=signature,
         )
 

@@ -26,8 +26,8 @@ from orchestrator.journal.directory import Place, keep_error, write_places
 from orchestrator.journal.lock import AlreadyRunningError
 from orchestrator.journal.records import ConcurrencyLowered, TrialRetried, TrialStarted
 from orchestrator.journal.trial import Trial, TrialState
-from orchestrator.studies.source import TrialSource
 from orchestrator.tuner.issuer import MAX_FAILURES, Issuer
+from orchestrator.tuner.source import TrialSource
 from orchestrator.tuner.tune_patches import NotPickled
 from trainables.errors import WANT_OF_MEMORY, last_error
 

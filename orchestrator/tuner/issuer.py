@@ -13,7 +13,7 @@ from typing import Any
 from ray.tune.search import Searcher
 
 from orchestrator.journal.trial import Trial
-from orchestrator.studies.source import TrialSource
+from orchestrator.tuner.source import TrialSource
 from orchestrator.tuner.tune_patches import NotPickled
 from trainables.errors import PluginError
 

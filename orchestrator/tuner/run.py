@@ -17,7 +17,6 @@ from ray import tune
 from ray.tune.experiment import Trial as RayTrial
 
 from orchestrator.machines.gpu_share import share_after_oom
-from orchestrator.studies.source import TrialSource
 from orchestrator.tuner.actor import trial_actor
 from orchestrator.tuner.allocation import allocate, machines_that_run_trials
 from orchestrator.tuner.callback import TrialCallback
@@ -26,6 +25,7 @@ from orchestrator.tuner.issuer import Issuer
 from orchestrator.tuner.runtime import Ray, RayLostError, ray_runtime, run_watched
 from orchestrator.tuner.scheduler import RecordingScheduler
 from orchestrator.tuner.session import Session
+from orchestrator.tuner.source import TrialSource
 from orchestrator.tuner.tune_patches import NotPickled, keep_secrets
 from trainables.errors import PluginError
 

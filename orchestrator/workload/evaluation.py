@@ -241,16 +241,19 @@ def measure_checkpoint(
     data = open_dataset(config, data_root)
     from trainables.bank import make_bank
     from trainables.data.batches import ResidentSplit, epoch_batches
+    from trainables.data.meta_split import trained_split
     from trainables.evaluation import load_best, measure_contributions
     from trainables.losses import build_loss
+    from trainables.losses.meta_weights import NETWORK, with_network
     from trainables.losses.parameters import with_values
 
     model, _ = load_best(directory, data)
     where = choose_device(device)
-    split = ResidentSplit(data.splits["train"], where, model.reading)
+    split = ResidentSplit(trained_split(config, data), where, model.reading)
     now = config.at(best["epoch"])
     # Learned hyper-parameters have the values of the best model; a checkpoint without any lacks the key.
     loss = with_values(build_loss(now.loss, **now.loss_parameters), best.get(LEARNED, {}))
+    loss = with_network(loss, {name: value.to(where) for name, value in best.get(NETWORK, {}).items()})
     batches = epoch_batches(split, now.training, generator(config.seed, "cocos"))
     about_epsilon: dict[str, Any] = {"epsilon": epsilon, "convention": convention, "curve": curve}
     bank = make_bank(now.training.bank, model)

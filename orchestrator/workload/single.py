@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from orchestrator.experiment.yaml_files import Document, override, read_yaml, va
 from orchestrator.journal.lock import hold
 from search_spaces import SPACES
 from search_spaces.other_names import suggestion
-from trainables.checkpoint import BEST, EpochReport, find_latest, read_file, save_epoch
+from trainables.checkpoint import BEST, EpochReport, find_latest, read_file, run_ahead, save_epoch
 from trainables.config import TrialConfig, check_metric, similarity_notes
 from trainables.data.dataset import (
     Dataset,
@@ -25,6 +26,7 @@ from trainables.data.dataset import (
     data_notes,
     open_dataset,
 )
+from trainables.data.meta_split import check_meta_split
 from trainables.errors import CheckpointError, ConfigError, DataError, Mistakes
 from trainables.files import make_writable, parse_state, write_whole
 from trainables.metric_table import name_parts
@@ -157,6 +159,7 @@ def train(
     check_metric(config.metric)
     data = open_dataset(config, Path(data_root))
     check_modality(config, data)
+    check_meta_split(config, data)
     check_region_counts(config, data)
     for place, settings in _settings(config):
         check_batch_size(data, settings.training, f"{place}training.batch_size")
@@ -177,11 +180,12 @@ def _train(
     """Train in a directory that this process holds; see ``train``."""
     # Imported after the checks above, because torch takes seconds to import.
     from trainables.data.batches import count_steps
-    from trainables.epochs_ahead import run_ahead
+    from trainables.data.meta_split import trained_split
     from trainables.seeding import choose_device
+    from trainables.trial import run_trial
 
     chosen = choose_device(device)
-    steps = count_steps(data.splits["train"], config.training, config.seed)
+    steps = count_steps(trained_split(config, data), config.training, config.seed)
     notes = (*data_notes(config, data), *similarity_notes(config))
     on_start(TrainingStart(directory, str(chosen), steps, notes))
     checkpoint = find_latest(directory) if resume else None
@@ -191,7 +195,7 @@ def _train(
         write_whole(directory / "config.yaml", text)
     history = read_epochs(directory) if checkpoint else {}
     try:
-        for report in run_ahead(config, data, checkpoint, device=device, on_step=on_step):
+        for report in run_ahead(partial(run_trial, config, data, checkpoint, device=device), on_step):
             if is_resumed:
                 # Only now is it known that the checkpoint is of this config.
                 write_whole(directory / "config.yaml", text)

@@ -3,14 +3,14 @@
 import platform
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.experiment.experiment import Cell, Experiment, data_key
 from orchestrator.storage.bucket import ObjectStore, fetch_dataset, is_bucket
 from orchestrator.workload.workload import Stream, TestEvaluation, TrialGroup
-from trainables.checkpoint import EpochReport, Outcome
+from trainables.checkpoint import EpochReport, Outcome, run_ahead
 from trainables.config import NO_FEATURES, PIXELS, TEXT, TOKENIZERS, TrialConfig, similarity_notes
 from trainables.data.dataset import (
     check_batch_size,
@@ -24,6 +24,7 @@ from trainables.data.dataset import (
     members_of,
 )
 from trainables.data.features import description_of
+from trainables.data.meta_split import check_meta_split
 from trainables.data.repeats import repeat_warnings
 from trainables.data.source import find_source
 from trainables.errors import DataError
@@ -84,6 +85,7 @@ class TrainablesWorkload:
             check_modality(config, data)
             check_region_counts(config, data)
             check_widths(config, data)
+            check_meta_split(config, data)
             for key, size in _batch_sizes(experiment, cell):
                 check_batch_size(data, replace(cell.training, batch_size=size), key)
         return digests
@@ -170,11 +172,11 @@ class TrainablesWorkload:
         """Train, and yield a report an epoch; the next epoch trains meanwhile."""
         import torch
 
-        from trainables.epochs_ahead import run_ahead
+        from trainables.trial import run_trial
 
         torch.set_num_threads(self.threads)
         data = self.open_data(config)
-        yield from run_ahead(config, data, resume, device=self.device)
+        yield from run_ahead(partial(run_trial, config, data, resume, device=self.device))
 
     def test(self, config: TrialConfig, checkpoint: Path) -> TestEvaluation:
         """Evaluate on the test split, and rank the queries of val and test."""

@@ -94,7 +94,7 @@ class OurTraining:
         save_epoch(folder, self._report())
 
     def steps_beside(self, steps: int, folder: Path) -> None:
-        """Take steps while a thread writes a checkpoint, as ``trainables.epochs_ahead`` does."""
+        """Take steps while a thread writes a checkpoint, as ``trainables.checkpoint.run_ahead`` does."""
         writer = Thread(target=save_epoch, args=(folder, self._report()))
         writer.start()
         self.steps(steps)

@@ -21,16 +21,21 @@ from tests.benchmarks import graph_steps, towers
 from tests.benchmarks.flickr8k import begin_trial, load_flickr8k
 from tests.benchmarks.rows import Row
 from tests.benchmarks.timing import alternate
+from tests.trainables.tiny import PLAIN_LOSSES
 from trainables.config import Precision
 from trainables.cost import measure_peak
 from trainables.data.dataset import Dataset
 from trainables.evaluation import evaluate
-from trainables.losses import LOSSES
 from trainables.model_parameters import FEATURES
 from trainables.seeding import choose_device
 from trainables.training_steps import finish, train_epoch
 
-CASES = [*(f"vsepp:1024:{loss}" for loss in LOSSES), "vsepp:256:triplet_sh", "vsrn:1024:nt_xent", "wsabie:512:warp"]
+CASES = [
+    *(f"vsepp:1024:{loss}" for loss in PLAIN_LOSSES),
+    "vsepp:256:triplet_sh",
+    "vsrn:1024:nt_xent",
+    "wsabie:512:warp",
+]
 """Model, dimensions of the embedding, loss."""
 
 IMAGES = 600

@@ -22,7 +22,6 @@ from ray.tune import PlacementGroupFactory
 from orchestrator.machines.cluster import Node
 from orchestrator.regression import rerun
 from orchestrator.searches import search
-from orchestrator.studies.source import TrialSource
 from orchestrator.tracking.tracker import Tracker
 from orchestrator.tuner import allocation, run
 from orchestrator.tuner.actor import TrialActor
@@ -31,6 +30,7 @@ from orchestrator.tuner.callback import TrialCallback
 from orchestrator.tuner.issuer import Issuer
 from orchestrator.tuner.scheduler import RecordingScheduler
 from orchestrator.tuner.session import Session
+from orchestrator.tuner.source import TrialSource
 
 RAISED = (RuntimeError, MemoryError, OSError)
 """What a fake training raises, beside the errors of ours that the actor answers with itself."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.begun_experiment import BegunExperiment
+from orchestrator.journal.epochs import Epochs
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Trial, TrialState
 from tests.support.experiments import make_experiment
@@ -30,7 +31,7 @@ def add(history: History, number: int, margin: float, rate: float, value: float,
         training=TrainingConfig(learning_rate=rate),
     )
     trial = Trial(f"{STUDY}-{number:04}", STUDY, number, params, config, 0.0, state=TrialState.FINISHED)
-    trial.epochs = {1: {"val/rsum": value - 20}, 2: {"val/rsum": value}}
+    trial.epochs = Epochs({1: {"val/rsum": value - 20}, 2: {"val/rsum": value}})
     for name, given in fields.items():
         setattr(trial, name, given)
     history.trials[trial.id] = trial

@@ -1,9 +1,10 @@
 """The next epoch trains while a report is read: the same numbers and files, errors where they belong, nothing after."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,8 @@ import torch
 from tests.support.waiting import PATIENCE, wait_until
 from tests.trainables.runs import numbers
 from tests.trainables.tiny import tiny_config, tiny_dataset
-from trainables.checkpoint import BEST, STATE, EpochReport, read_file, save_epoch
+from trainables.checkpoint import BEST, STATE, EpochReport, read_file, run_ahead, save_epoch
 from trainables.config import Change, TrialConfig
-from trainables.epochs_ahead import run_ahead
 from trainables.errors import DivergedError
 from trainables.trial import run_trial
 
@@ -26,6 +26,12 @@ RICH = replace(
     tiny_config(epochs=4, weight_average=0.9, learning_rate_schedule="cosine"),
     loss_parameters={"temperature": "learned"},
 )
+
+
+def ahead_of(
+    config: TrialConfig, resume: Path | None = None, on_step: Callable[[int], None] = lambda step: None
+) -> Generator[EpochReport, None, None]:
+    return run_ahead(partial(run_trial, config, DATA, resume, device="cpu"), on_step)
 
 
 def saved(checkpoint: Path) -> list[tuple[str, object]]:
@@ -51,7 +57,7 @@ def test_files_that_are_written_after_the_next_epoch_are_those_of_their_own(
         for report in run_trial(config, DATA, device="cpu")
     ]
     taken: list[int] = []
-    with closing(run_ahead(config, DATA, device="cpu", on_step=taken.append)) as ahead:
+    with closing(ahead_of(config, on_step=taken.append)) as ahead:
         for epoch, alone in enumerate(plain, start=1):
             report = next(ahead)
             wait_until(lambda: len(taken) == STEPS * min(4, epoch + 1), "the next epoch")  # noqa: B023  # called at once
@@ -62,24 +68,24 @@ def test_files_that_are_written_after_the_next_epoch_are_those_of_their_own(
 def test_trials_of_one_process_draw_their_own_random_numbers() -> None:
     configs = [tiny_config(loss="warp", epochs=6, seed=seed) for seed in (1, 2)]
     alone = [[numbers(report) for report in run_trial(config, DATA, device="cpu")] for config in configs]
-    streams = [run_ahead(config, DATA, device="cpu") for config in configs]
+    streams = [ahead_of(config) for config in configs]
     together = [[numbers(report) for report in reports] for reports in zip(*zip(*streams, strict=True), strict=True)]
     assert together == alone
 
 
 @pytest.mark.parametrize("stop", [1, 3])
 def test_a_checkpoint_that_was_written_beside_training_resumes_to_the_same_bits(tmp_path: Path, stop: int) -> None:
-    *_, whole = run_ahead(RICH, DATA, device="cpu")
-    stream = run_ahead(RICH, DATA, device="cpu")
+    *_, whole = ahead_of(RICH)
+    stream = ahead_of(RICH)
     checkpoint = [save_epoch(tmp_path, next(stream)) for _ in range(stop)][-1]
     stream.close()
-    *_, last = run_ahead(RICH, DATA, checkpoint, device="cpu")
+    *_, last = ahead_of(RICH, checkpoint)
     assert saved(save_epoch(tmp_path / "whole", whole)) == saved(save_epoch(tmp_path / "resumed", last))
 
 
 def test_at_most_one_epoch_is_trained_ahead() -> None:
     taken: list[int] = []
-    with closing(run_ahead(tiny_config(epochs=5), DATA, device="cpu", on_step=taken.append)) as ahead:
+    with closing(ahead_of(tiny_config(epochs=5), on_step=taken.append)) as ahead:
         next(ahead)
         wait_until(lambda: len(taken) == 2 * STEPS, "the second epoch")
         [thread] = training_threads()
@@ -97,7 +103,7 @@ def test_an_epoch_that_nobody_wants_ends_with_its_step() -> None:
         if len(taken) == STEPS + 2:
             assert may_go_on.wait(PATIENCE)
 
-    ahead = run_ahead(tiny_config(epochs=5), DATA, device="cpu", on_step=hold)
+    ahead = ahead_of(tiny_config(epochs=5), on_step=hold)
     next(ahead)
     wait_until(lambda: len(taken) == STEPS + 2, "the second step of the second epoch")
     [thread] = training_threads()
@@ -112,7 +118,7 @@ def test_an_epoch_that_nobody_wants_ends_with_its_step() -> None:
 def test_an_epoch_that_diverges_ends_the_trial_after_the_report_before_it(tmp_path: Path) -> None:
     too_fast = Change(epoch=2, training={"learning_rate": 1e38})
     config = replace(tiny_config(epochs=3, gradient_clip=None), schedule=(too_fast,))
-    ahead = run_ahead(config, DATA, device="cpu")
+    ahead = ahead_of(config)
     save_epoch(tmp_path, next(ahead))
     with pytest.raises(DivergedError, match="in epoch 2"):
         next(ahead)
@@ -131,7 +137,7 @@ def full_disk() -> Iterator[None]:
 
 
 def test_a_writer_without_room_raises_its_own_error_and_leaves_the_last_whole_one(tmp_path: Path) -> None:
-    ahead = run_ahead(tiny_config(epochs=3), DATA, device="cpu")
+    ahead = ahead_of(tiny_config(epochs=3))
     kept = save_epoch(tmp_path, next(ahead))
     second = next(ahead)
     with full_disk(), pytest.raises(OSError, match="No space left"):
@@ -154,7 +160,7 @@ def test_threads_of_pytorch_are_those_of_the_process() -> None:
 
     torch.set_num_threads(before + 1)
     try:
-        list(run_ahead(tiny_config(epochs=1), DATA, device="cpu", on_step=note))
+        list(ahead_of(tiny_config(epochs=1), on_step=note))
     finally:
         torch.set_num_threads(before)
     assert found == {before + 1}
@@ -162,8 +168,8 @@ def test_threads_of_pytorch_are_those_of_the_process() -> None:
 
 def test_reports_of_a_resumed_trial_begin_with_that_of_its_checkpoint(tmp_path: Path) -> None:
     reports: list[EpochReport] = []
-    for report in run_ahead(tiny_config(epochs=3), DATA, device="cpu"):
+    for report in ahead_of(tiny_config(epochs=3)):
         reports.append(report)
         save_epoch(tmp_path / str(report.epoch), report)
-    again = list(run_ahead(tiny_config(epochs=3), DATA, tmp_path / "2" / "epoch_0002", device="cpu"))
+    again = list(ahead_of(tiny_config(epochs=3), tmp_path / "2" / "epoch_0002"))
     assert [numbers(report) for report in again] == [numbers(report) for report in reports[1:]]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from tests.support.simulated_gpu import any_gpu
-from tests.trainables.tiny import suited, tiny_config, tiny_dataset
+from tests.trainables.tiny import PLAIN_LOSSES, suited, tiny_config, tiny_dataset
 from trainables.checkpoint import EpochReport, save_epoch
 from trainables.cocos import Convention, count_contributions
 from trainables.config import PIXELS, Change, TrialConfig
@@ -66,7 +66,7 @@ ON_FEATURES = tuple(model for model in MODELS if not further_inputs(model, {}) a
 HERE = ("nt_xent", "warp")
 """Losses whose trial is trained in every run: one that draws and one that does not; all are stacked below."""
 TRIALS = (
-    [pytest.param(config(loss), id=loss, marks=[] if loss in HERE else pytest.mark.proof) for loss in LOSSES]
+    [pytest.param(config(loss), id=loss, marks=[] if loss in HERE else pytest.mark.proof) for loss in PLAIN_LOSSES]
     + [pytest.param(config("warp", model), id=model) for model in ON_FEATURES if model != "vsepp"]
     + [pytest.param(config(**settings), id=name) for name, settings in SETTINGS.items()]
     + [
@@ -110,7 +110,7 @@ def test_a_checkpoint_of_the_gpu_is_resumed_and_evaluated_on_either(model: str, 
 
 STACKS = {
     "temperatures": [config(loss_parameters={"temperature": value}) for value in (0.1, "learned")],
-    "losses": [config(loss) for loss in LOSSES],
+    "losses": [config(loss) for loss in PLAIN_LOSSES],
     "seeds": [replace(config("warp"), seed=seed) for seed in (0, 1)],
     **{model: [config("warp", model, learning_rate=rate) for rate in (1e-3, 5e-3)] for model in ON_FEATURES},
 }

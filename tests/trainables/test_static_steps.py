@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from tests.trainables.runs import resumed
-from tests.trainables.tiny import suited, tiny_config, tiny_dataset
+from tests.trainables.tiny import PLAIN_LOSSES, suited, tiny_config, tiny_dataset
 from trainables import static_steps
 from trainables.bank import make_bank
 from trainables.capturable import OBSTACLES, Parts, find_obstacle
@@ -22,7 +22,6 @@ from trainables.config import PIXELS, Change, TrialConfig
 from trainables.data import length_profile
 from trainables.data.batches import Batch
 from trainables.data.length_profile import LengthProfile
-from trainables.losses import LOSSES
 from trainables.model_parameters import FEATURES
 from trainables.models import MODELS
 from trainables.static_steps import UNEQUAL, CudaGraph
@@ -44,7 +43,7 @@ def some_batches_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 def config(loss: str = "nt_xent", model: str = "vsepp", **rest: Any) -> TrialConfig:
     parts = {name: rest.pop(name) for name in ("loss_parameters", "model_parameters", "schedule") if name in rest}
     settings = {"epochs": 1, "batch_size": 8, "embedding_size": 8, "word_size": 8, "graph": "on", **rest}
-    return replace(tiny_config(loss=loss, **settings), model=model, **parts)
+    return replace(tiny_config(**settings), model=model, loss=loss, **parts)
 
 
 def plain(each: TrialConfig) -> TrialConfig:
@@ -98,7 +97,7 @@ def state_of(trial: Trial) -> list[Tensor]:
 
 MEAN, MAX = {"pooling": "mean"}, {"pooling": "max"}
 TRAININGS = {
-    **{loss: config(loss) for loss in LOSSES},
+    **{loss: config(loss) for loss in PLAIN_LOSSES},
     "warp with a bank": config("warp", "wsabie", bank=20),
     "with a bank": config(bank=20),
     "learned": config("sigmoid", loss_parameters={"temperature": "learned", "bias": "learned"}),
@@ -369,6 +368,7 @@ REFUSED = {
     "gpo": (config(model="vsepp", model_parameters={"pooling": "gpo"}), DATA),
     "buckets": (config(length_buckets=3), DATA),
     "ragged": (config(batches="images", batch_size=4), RAGGED),
+    "meta-step": (config("meta_weights", "head"), DATA),
     "no full batch": (config(batch_size=512), DATA),
 }
 

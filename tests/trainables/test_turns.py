@@ -26,13 +26,14 @@ DATA = tiny_dataset(images=24)
 
 def config(loss: str = "nt_xent", model: str = "vsepp", **rest: Any) -> TrialConfig:
     parts = {name: rest.pop(name) for name in ("loss_parameters", "model_parameters") if name in rest}
-    return replace(tiny_config(loss=loss, epochs=2, **rest), model=model, **parts)
+    return replace(tiny_config(epochs=2, **rest), model=model, loss=loss, **parts)
 
 
 GROUPS = {
     "draws": [config("warp"), config("warp", bank=20), config("warp", seed=1)],
     "dropout, batch norms": [config(model="vsrn"), config(model="vsrn", seed=1)],
     "other models and batches": [config(), config("triplet_sh", "wsabie", batch_size=8), config(batches="images")],
+    "meta-steps": [config("meta_weights", "head", seed=seed) for seed in (0, 1)],
     "learned, averages, micro-batches": [
         config("sigmoid", loss_parameters={"temperature": "learned"}),
         config(weight_average=0.9),
@@ -50,7 +51,7 @@ def together(configs: list[TrialConfig]) -> FusedTrials:
 
 def weights(report: EpochReport, folder: Path) -> list[torch.Tensor]:
     state = torch.load(save_epoch(folder, report) / "state.pt", weights_only=True)
-    return [*state["model"].values()]
+    return [*state["model"].values(), *state.get("meta", {}).get("network", {}).values()]
 
 
 def agree(mine: object, alone: EpochReport, folder: Path) -> None:

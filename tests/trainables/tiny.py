@@ -10,8 +10,12 @@ from trainables.data.dataset import Dataset, Split
 from trainables.data.inputs import ImageColumn
 from trainables.data.text_files import Strings
 from trainables.data.tokenizers import END, SPECIAL, START, Vocabulary
+from trainables.loss_parameters import LOSS_TABLE, META_FRACTION
 
 WORDS = 24
+
+PLAIN_LOSSES = tuple(name for name, entry in LOSS_TABLE.items() if META_FRACTION not in entry.parameters)
+"""The losses without a meta-step, with which every model trains."""
 
 
 def tiny_dataset(

@@ -140,24 +140,30 @@ class Split:
 
     def head(self, images: int) -> "Split":
         """Return the split with its first ``images`` images and their captions alone."""
-        captions = int(np.searchsorted(self.image_of_caption, images))
+        return self.part(np.arange(images))
+
+    def part(self, images: np.ndarray) -> "Split":
+        """Return the split with some images, indices (J,), int64, ascending, and their captions alone."""
+        kept = np.isin(self.image_of_caption, images)
+        captions, lengths = np.flatnonzero(kept), np.diff(self.offsets)
+        tokens = np.repeat(kept, lengths)
         return replace(
             self,
-            image_rows=self.image_rows[:images],
-            image_ids=self.image_ids[:images],
-            filenames=self.filenames[:images],
-            tokens=self.tokens[: self.offsets[captions]],
-            offsets=self.offsets[: captions + 1],
-            image_of_caption=self.image_of_caption[:captions],
-            captions=self.captions[:captions],
-            caption_rows=None if self.caption_rows is None else self.caption_rows[:captions],
-            labels=None if self.labels is None else self.labels[:images],
-            caption_labels=None if self.caption_labels is None else _numbered(self.caption_labels[:captions]),
-            columns={key: replace(column, rows=column.rows[:images]) for key, column in self.columns.items()},
-            token_numbers={key: values[: self.offsets[captions]] for key, values in self.token_numbers.items()},
-            caption_numbers={key: values[:captions] for key, values in self.caption_numbers.items()},
-            image_groups=None if self.image_groups is None else self.image_groups[:images],
-            caption_groups=None if self.caption_groups is None else self.caption_groups[:captions],
+            image_rows=self.image_rows[images],
+            image_ids=self.image_ids.at(images),
+            filenames=self.filenames.at(images),
+            tokens=self.tokens[tokens],
+            offsets=np.concatenate([[0], lengths[kept].cumsum()]),
+            image_of_caption=np.searchsorted(images, self.image_of_caption[kept]),
+            captions=self.captions.at(captions),
+            caption_rows=None if self.caption_rows is None else self.caption_rows[kept],
+            labels=None if self.labels is None else self.labels[images],
+            caption_labels=None if self.caption_labels is None else _numbered(self.caption_labels[kept]),
+            columns={key: replace(column, rows=column.rows[images]) for key, column in self.columns.items()},
+            token_numbers={key: values[tokens] for key, values in self.token_numbers.items()},
+            caption_numbers={key: values[kept] for key, values in self.caption_numbers.items()},
+            image_groups=None if self.image_groups is None else self.image_groups[images],
+            caption_groups=None if self.caption_groups is None else self.caption_groups[kept],
         )
 
 

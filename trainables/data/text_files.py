@@ -125,6 +125,10 @@ class Strings(Sequence[str]):
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
+    def at(self, places: np.ndarray) -> "Strings":
+        """Return some of the strings, of indices (N,)."""
+        return Strings.pack(self[int(place)] for place in places)
+
     @overload
     def __getitem__(self, index: int) -> str: ...
     @overload

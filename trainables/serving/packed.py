@@ -29,7 +29,7 @@ from trainables.data.inputs import ImageColumn
 from trainables.data.text_features import extractor_file
 from trainables.data.text_files import Strings
 from trainables.data.tokenizers import ENGLISH, Tokenizer, Vocabulary
-from trainables.encoders.kept import kept_folder
+from trainables.encoders.kept import kept_folder, libraries_of
 from trainables.errors import CheckpointError, ConfigError, reason_of
 from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
 from trainables.files import read_state, write_whole
@@ -178,6 +178,15 @@ def write_retriever(
         "plugins": write_plugins(folder, config),
     }
     write_whole(folder / ABOUT, json.dumps(about, ensure_ascii=False))
+
+
+REQUIREMENTS = ["torch", "torchvision", "numpy", "pandas", "safetensors", "pillow", "nltk"]
+"""Packages that the packed code imports; without versions, because all versions that can train also serve."""
+
+
+def requirements_of(folder: Path) -> list[str]:
+    """Return the packages, by their names for ``pip``, that a packed model needs, with those of its encoders."""
+    return [*REQUIREMENTS, *libraries_of(folder)]
 
 
 def packed_config(folder: Path, about: Mapping[str, Any]) -> TrialConfig:

@@ -264,8 +264,8 @@ def test_a_share_of_captions_without_gradient_is_of_all_captions_of_a_batch(tmp_
         repeats = add_repeats(ledger, [(trial, [50.0, 52.0])])
         open_test(ledger, repeats)
     for repeat in repeats:
-        for way, count in (("i2t", 4.0), ("t2i", 20.0)):
-            repeat.epochs[1][f"cocos/{way}_queries_without_gradient"] = count
+        counts = {"cocos/i2t_queries_without_gradient": 4.0, "cocos/t2i_queries_without_gradient": 20.0}
+        repeat.epochs[1] = repeat.epochs[1] | counts
     measures = confirmed_cells([ledger.history], about(["nt_xent"]))["pets", "vsepp"]["nt_xent"]
     assert {way: measures.mean(f"{way}_share_without_gradient") for way in ("i2t", "t2i")} == {"i2t": 0.25, "t2i": 0.25}
 
@@ -276,10 +276,10 @@ def test_epochs_until_a_training_is_near_its_best_are_counted_for_each_seed(tmp_
         open_test(ledger, repeats)
     for repeat, curve in zip(repeats, ([60.0, 94.0, 100.0, 90.0], [50.0, 60.0, 95.1, 100.0]), strict=True):
         first = dict(repeat.epochs[1])
-        repeat.epochs |= {epoch: first | {"val/rsum": value} for epoch, value in enumerate(curve, start=1)}
+        repeat.epochs.update({epoch: first | {"val/rsum": value} for epoch, value in enumerate(curve, start=1)})
     cell = confirmed_cells([ledger.history], about(["nt_xent"]))["pets", "vsepp"]["nt_xent"]
     assert cell.sample("epochs_to_95").tolist() == [3.0, 3.0]
-    repeats[0].epochs[2]["val/rsum"] = 95.0
+    repeats[0].epochs[2] = repeats[0].epochs[2] | {"val/rsum": 95.0}
     cell = confirmed_cells([ledger.history], about(["nt_xent"]))["pets", "vsepp"]["nt_xent"]
     assert cell.sample("epochs_to_95").tolist() == [2.0, 3.0]
 

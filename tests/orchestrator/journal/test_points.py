@@ -119,7 +119,7 @@ def trial_of(values: list[float], **fields: object) -> Trial:
     plain = TrialConfig(dataset="pets", loss="nt_xent", loss_parameters={"temperature": 0.1}).to_dict()
     config = TrialConfig.from_dict({**plain, **fields})
     trial = Trial("a", "s", 0, {}, config, 0.0)
-    trial.epochs |= {epoch: {"val/rsum": value} for epoch, value in enumerate(values, start=1)}
+    trial.epochs.update({epoch: {"val/rsum": value} for epoch, value in enumerate(values, start=1)})
     return trial
 
 

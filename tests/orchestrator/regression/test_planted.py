@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from orchestrator.journal.epochs import Epochs
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.regression.accepted import Accepted, CellRecord
@@ -50,7 +51,7 @@ def train(suite: Suite, cell: int, seeds: range, data: Dataset, change: Change =
     for seed in seeds:
         config = change(suite.config(suite.cells[cell], seed))
         trial = Trial(f"{title}-{seed}", title, seed, {}, config, 0.0, Stage.REGRESS, state=TrialState.FINISHED)
-        trial.epochs = {report.epoch: dict(report.metrics) for report in run_trial(config, data, device="cpu")}
+        trial.epochs = Epochs({report.epoch: dict(report.metrics) for report in run_trial(config, data, device="cpu")})
         history.trials[trial.id] = trial
     return cell_runs(suite, history, started="")[title]
 

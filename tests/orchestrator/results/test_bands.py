@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from orchestrator.journal.epochs import Epochs
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.results.answers import Summary
@@ -107,7 +108,7 @@ def test_diverged_trials_are_places_of_the_surface_with_the_lowest_value() -> No
 def test_trials_that_were_stopped_count_with_an_estimate_and_failed_ones_do_not() -> None:
     history = history_of(24)
     for trial in list(history.trials.values())[:6]:
-        trial.state, trial.epochs = TrialState.STOPPED_EARLY, {1: trial.epochs[1]}
+        trial.state, trial.epochs = TrialState.STOPPED_EARLY, Epochs({1: trial.epochs[1]})
     list(history.trials.values())[6].state = TrialState.FAILED
     band = band_of(history)
     assert (band.known, band.stopped, band.diverged) == (17, 6, 0)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from orchestrator.journal.directory import JOURNAL_FILE
+from orchestrator.journal.epochs import Epochs
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, TrialState
@@ -216,7 +217,8 @@ def test_a_loss_that_still_rose_at_the_full_rate_is_named(ledger: Ledger) -> Non
     # Over a third of the epochs: (100 - 80) / 100, and (96 - 93) / 96.
     assert caveats(trials) == [f"{rise} Triplet SH with VSE++ 20 % and NT-Xent with VSE++ 3 %. {after}"]
     # Trainings with fresh seeds count in place of the best of the search: (50 - 50) / 50.
-    flat = {epoch: {"val/rsum": value} for epoch, value in enumerate([10.0, 48.0, 49.0, 50.0, 50.0], start=1)}
+    values = enumerate([10.0, 48.0, 49.0, 50.0, 50.0], start=1)
+    flat = Epochs({epoch: {"val/rsum": value} for epoch, value in values})
     fresh = replace(worse, stage=Stage.CONFIRM, epochs=flat)
     assert caveats([*trials, fresh]) == [f"{rise} NT-Xent with VSE++ 3 %. {after}"]
 

@@ -33,7 +33,7 @@ from orchestrator.searches.display import PlainDisplay, Progress, race_lines
 from orchestrator.searches.dry_run import describe_dry_run, dry_run
 from orchestrator.searches.resuming import confirm_experiment
 from orchestrator.searches.status import Followed, read_status
-from orchestrator.studies.source import PlannedTrials
+from orchestrator.tuner.source import PlannedTrials
 from orchestrator.winners.winners import selected
 from orchestrator.workload.training import TrainablesWorkload
 from tests.support.commands import CommandLine

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.begun_experiment import BegunExperiment
+from orchestrator.journal.epochs import Epochs
 from orchestrator.journal.history import History
 from orchestrator.journal.points import points_by_study, points_of
 from orchestrator.journal.trial import Trial, TrialState
@@ -27,7 +28,7 @@ def history_of(curves: list[list[float]], experiment: Experiment | None = None, 
         state = TrialState.FINISHED if number < len(curves) - stopped else TrialState.STOPPED_EARLY
         config = TrialConfig(dataset="pets", loss="nt_xent")
         trial = Trial(f"{STUDY}-{number}", STUDY, number, {}, config, 0.0, state=state)
-        trial.epochs = {epoch: {"val/rsum": float(value)} for epoch, value in enumerate(curve, start=1)}
+        trial.epochs = Epochs({epoch: {"val/rsum": float(value)} for epoch, value in enumerate(curve, start=1)})
         history.trials[trial.id] = trial
     return history
 

@@ -8,6 +8,7 @@ import pytest
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.begun_experiment import BegunExperiment
+from orchestrator.journal.epochs import Epochs
 from orchestrator.journal.history import History
 from orchestrator.journal.points import points_by_study
 from orchestrator.journal.trial import Trial, TrialState
@@ -36,7 +37,7 @@ def history_of(
         state = TrialState.FINISHED if number >= unfinished else TrialState.STOPPED_EARLY
         config, study = TrialConfig(dataset="pets", loss=loss), f"pets-vsepp-{loss}"
         trial = Trial(f"{study}-{number}", study, number, params, config, 0.0, state=state)
-        trial.epochs = {1: {"val/rsum": 100.0 - number}}
+        trial.epochs = Epochs({1: {"val/rsum": 100.0 - number}})
         history.trials[trial.id] = trial
     return history
 

@@ -20,10 +20,10 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.records import TrialCreated
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.studies.samplers import make_sampler
-from orchestrator.studies.source import PlannedTrials
 from orchestrator.studies.study import BEST, Known, Studies
 from orchestrator.tuner.actor import Step
 from orchestrator.tuner.scheduler import RecordingScheduler
+from orchestrator.tuner.source import PlannedTrials
 from search_spaces import SPACES
 from search_spaces.space import Range
 from tests.orchestrator.studies.test_samplers import make, points

@@ -360,7 +360,7 @@ def test_a_training_that_the_model_refuses_leaves_its_name_free(
         raise error("embedding_size or a file is refused")
 
     with monkeypatch.context() as patch:
-        patch.setattr("trainables.epochs_ahead.run_trial", refuse)
+        patch.setattr("trainables.trial.run_trial", refuse)
         assert shell.train()[0] == 2
     assert shell.train()[0] == 0
 
@@ -440,9 +440,15 @@ def test_steps_are_told_as_they_are_taken(shell: Shell) -> None:
 
 
 @pytest.mark.proof
-def test_a_training_that_is_killed_at_any_moment_ends_like_one_that_is_not(shell: Shell) -> None:
+@pytest.mark.parametrize("trained", [(), ("model=head", "loss=meta_weights")], ids=["plain", "by meta-steps"])
+def test_a_training_that_is_killed_at_any_moment_ends_like_one_that_is_not(
+    shell: Shell, trained: tuple[str, ...]
+) -> None:
     """Each process is killed a little later than the one before, while it trains, writes, or does both."""
-    settings = ("training.epochs=12", *SMALL[1:])
+    if trained:
+        extracted = shell.run("data", "extract", "pets", "--text", "tfidf-svd", "--data-root", str(shell.data_root))
+        assert extracted[0] == 0, extracted[2]
+    settings = ("training.epochs=24", *SMALL[1:], *trained)
     shell.train("--name", "whole", settings=settings)
     program = "import sys\nfrom orchestrator.cli import main\nmain(sys.argv[1:])"
     moments = random.Random(65)

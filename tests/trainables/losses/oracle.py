@@ -166,6 +166,11 @@ def triplet_selhn(pair: Pair, margin: float, epsilon: float) -> Tensor:
     return triplet_sh(pair, margin)
 
 
+def meta_weights(pair: Pair, margin: float, negatives: int | str = 1) -> Tensor:
+    """Without a network all weights are 1/2."""
+    return triplet(pair, margin, negatives) / 2
+
+
 def gradient_weights(pair: Pair, /, **asked: Any) -> Tensor:
     """The weights one by one in plain floats, and the linear function that has them for its gradient."""
     row, p, _, negatives = pair
@@ -214,7 +219,7 @@ TERMS: dict[str, Callable[..., Tensor]] = {
     term.__name__: term
     for term in (
         *(triplet, triplet_sh, nt_xent, smooth_ap, polynomial_self, polynomial_relative, warp, sigmoid),
-        *(decoupled, multi_similarity, circle, triplet_selhn, gradient_weights),
+        *(decoupled, multi_similarity, circle, triplet_selhn, gradient_weights, meta_weights),
     )
 }
 """Loss of the product -> its term per pair."""
@@ -275,6 +280,8 @@ CASES = {
     "multi_similarity_of_all": Case("multi_similarity", "means", {**MILD, "base": -0.2, "epsilon": None}),
     "circle": Case("circle", "means", {"margin": 0.25, "scale": 5.0}, "/scale"),
     "triplet_selhn": Case("triplet_selhn", "sum", {"margin": 0.3, "epsilon": 0.4}),
+    "meta_weights": Case("meta_weights", "per_pair", {"margin": 0.3}),
+    "meta_weights_of_two": Case("meta_weights", "per_pair", {"margin": 0.5, "negatives": 2}),
     **{
         f"gradient_weights{name}": Case("gradient_weights", reduction, parameters, "/scale")
         for name, reduction, parameters in [

@@ -18,6 +18,7 @@ WITH_NEGATIVES: dict[str, dict[str, Any]] = {
     "polynomial_self": {**oracle.SELF, "gate": 0.3},
     "polynomial_relative": oracle.CUBIC,
     "gradient_weights": {"pair_weight": "linear"},
+    "meta_weights": {"margin": 0.6},
 }
 
 

@@ -38,6 +38,7 @@ STACKED: dict[str, dict[str, Any]] = {
     },
     "circle": {"margin": torch.tensor([0.0, 0.25, 0.4]), "scale": torch.tensor([1.0, 8.0, 80.0])},
     "triplet_selhn": {"margin": torch.tensor([0.1, 0.2, 0.7]), "epsilon": torch.tensor([0.0, 0.1, 1.0])},
+    "meta_weights": {"margin": torch.tensor([0.1, 0.2, 0.7]), "negatives": torch.tensor([1, 2, 64])},
     "gradient_weights": {
         "scale": torch.tensor([0.01, 1.0, 4.0]),
         "temperature": torch.tensor([0.05, 0.1, 1.0]),
