@@ -42,7 +42,7 @@ from trainables.data.foreign_features import pool_sets
 from trainables.data.inputs import REGION_LENGTHS
 from trainables.data.pictures import resized_side
 from trainables.data.source import find_source
-from trainables.encoders.kept import keep, kept_name
+from trainables.encoders import keep, kept_name
 from trainables.errors import ConfigError, DataError
 from trainables.extras import require
 from trainables.model_parameters import check_backbone, check_weights

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from trainables.data.corpus import Corpus, Image, check_corpus
 from trainables.data.foreign_features import pick_frames
-from trainables.data.moving_pictures import SUFFIXES, Frame, find_frames
-from trainables.data.pictures import check_links, find_images
+from trainables.data.pictures import CLIPS, Frame, check_links, find_frames, find_images
 from trainables.data.source import Source, find_source
 from trainables.errors import ConfigError, DataError
 
@@ -74,7 +73,7 @@ def _find_clips(rows: Rows, most: int, *, augmented: bool) -> Pictures:
     found, problems = find_frames(source.folder, (image.id for image in images), source.roots)
     if not found and not problems:
         raise DataError(
-            f"{rows.corpus.file}: this dataset names no image files, and has no clips/ID{'|'.join(SUFFIXES)} or "
+            f"{rows.corpus.file}: this dataset names no image files, and has no clips/ID{'|'.join(CLIPS)} or "
             "folders clips/ID of pictures, so there is nothing to extract from"
         )
     where = f"is neither a moving picture nor a folder of pictures in {source.folder} and the folders in it"

@@ -18,14 +18,6 @@ from trainables.errors import UserError
 from trainables.plugins.in_use import use
 
 
-def _seconds_between(before: records.Record, after: records.Record) -> float:
-    """Return the seconds between two records of one start; journals of older versions have only dates."""
-    # Where the clock was set back, the difference is negative and counts as 0.
-    if before.elapsed is None or after.elapsed is None:
-        return max(0.0, after.time - before.time)
-    return max(0.0, after.elapsed - before.elapsed)
-
-
 @dataclass
 class Spending:
     """Adds up the running time and the GPU time over all starts, whatever the machine's clock does.
@@ -60,7 +52,8 @@ class Spending:
         before, self._newest = self._newest, record
         if before is not None and not isinstance(record, records.ExperimentStarted):
             # The time before this record is charged to the actors that ran until this record.
-            passed = _seconds_between(before, record)
+            # A journal that was mended may lack the record of a start.
+            passed = max(0.0, record.elapsed - before.elapsed)
             self.seconds += passed
             self.gpu_seconds += passed * self.gpus
             self.searched_seconds += passed if self._is_searching else 0.0

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from orchestrator.journal.trial import PriorPoint, Stage, TrialState, WarmTrial
 
-LEFT_OUT = frozenset({"format", "elapsed", "first", "level", "ranks", "judged", "values", "search", "not_replayed"})
+LEFT_OUT = frozenset({"format", "first", "level", "ranks", "judged", "values", "search", "not_replayed"})
 """Fields that a line does not have where they are ``None``."""
 
 
@@ -21,14 +21,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
         n: Position of the record in the journal: 0, 1, 2 ... without a gap; -1 before the record is written.
         format: Number of the journal's format, in its first record only; a journal without one has format 1.
         time: Date of the record, in seconds since the Unix epoch.
-        elapsed: Seconds since the writing process had opened the journal, >= 0, by a monotonic clock. Older journals do
-            not have it.
+        elapsed: Seconds since the writing process had opened the journal, >= 0, by a monotonic clock.
     """
 
     n: int = -1
     format: int | None = None
     time: float = 0.0
-    elapsed: float | None = None
+    elapsed: float = 0.0
 
     @property
     def kind(self) -> str:
@@ -44,7 +43,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
 
     def unwritten(self) -> Self:
         """Return the event without its place and its date in the journal."""
-        return structs.replace(self, n=-1, format=None, time=0.0, elapsed=None)
+        return structs.replace(self, n=-1, format=None, time=0.0, elapsed=0.0)
 
 
 SHARED = Record.__struct_fields__

@@ -120,7 +120,6 @@ def read_accepted(path: Path, suite: str) -> Accepted | None:
     if not path.exists():
         return None
     try:
-        # References of older versions have no ``first``; their own runs are taken for the first accepted runs.
         accepted = msgspec.convert(read_state(path), Accepted, str_keys=True)
         _check(accepted)
     except (OSError, ValueError) as error:

@@ -102,17 +102,16 @@ def write_outcome(
 
 
 def read_summary(directory: Path) -> dict[str, Any]:
-    """Return the summary of a finished rerun; the runs of its cells are those whose conditions were recorded.
+    """Return the summary of a finished rerun, with the runs of its cells: none, where claims were trained again.
 
     Raises:
         UserError: If the file is damaged.
     """
     try:
         content = dict(read_state(directory / SUMMARY))
-        # Older versions recorded neither finding nor conditions.
-        runs = {name: cell for name, cell in content.get("runs", {}).items() if "conditions" in cell}
+        runs = content.get("runs", {})
         msgspec.convert(runs, dict[str, CellRecord], str_keys=True)
-        return {"finding": "", **content, "ended": float(content["ended"]), "runs": runs}
+        return {**content, "finding": str(content["finding"]), "ended": float(content["ended"]), "runs": runs}
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UserError(f"{directory / SUMMARY}: damaged; remove {directory} to rerun the suite") from None
 

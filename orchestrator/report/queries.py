@@ -23,8 +23,7 @@ from orchestrator.text.values import count_text
 from orchestrator.text.wording import printed
 from orchestrator.views.html import filled, theme
 from trainables.data.foreign_features import pick_frames
-from trainables.data.moving_pictures import find_clip
-from trainables.data.pictures import find_image, image_folders, link_problem
+from trainables.data.pictures import find_clip, find_image, image_folders, link_problem
 from trainables.errors import DataError, reason_of
 from trainables.files import write_whole
 from trainables.ranks import Ranks

@@ -45,7 +45,7 @@ class Author:
         )
 
     def apply(self, kind: str, **fields: Any) -> Record:
-        record = event(kind, time=self.time, **fields)
+        record = event(kind, time=self.time, elapsed=self.time - STARTED, **fields)
         self.history.apply(record)
         return record
 

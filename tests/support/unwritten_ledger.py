@@ -19,4 +19,5 @@ class UnwrittenLedger(Ledger):
         self.listeners, self._times = [], count()
 
     def append(self, event: Record) -> None:
-        self.history.apply(replace(event, time=float(next(self._times))))
+        second = float(next(self._times))
+        self.history.apply(replace(event, time=second, elapsed=second))

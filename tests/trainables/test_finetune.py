@@ -17,11 +17,6 @@ from trainables.models import build_model
 from trainables.trial import run_trial
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_scenes(tmp_path_factory.mktemp("data"), images=20)
-
-
 @pytest.fixture
 def data(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dataset:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

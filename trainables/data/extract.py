@@ -21,9 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from trainables.data.moving_pictures import Frame
 from trainables.data.npy_files import map_array
-from trainables.data.pictures import center_crop, decode, random_crop
+from trainables.data.pictures import Frame, center_crop, decode, random_crop
 from trainables.data.text_files import read_json
 from trainables.errors import ConfigError, DataError
 from trainables.files import write_whole, writing_whole

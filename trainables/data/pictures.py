@@ -1,4 +1,4 @@
-"""The image files of a dataset: found, decoded, and cropped as VSE++ does it.
+"""The image files of a dataset, and frames of clips: found, decoded, and cropped as VSE++ does it.
 
 Pictures are not trusted. Formats that start other programs are not opened. A picture's size is checked before it is
 decoded. Pixels without a known range are refused, because they cannot be turned into 8 bits a channel.
@@ -8,6 +8,9 @@ the crop and mirrored half of the time [Faghri2018]. Resizing is bilinear with a
 
 The random crop of an image is a function of a seed and of its row alone. Neither threads nor the order of batches
 change it.
+
+A clip is a picture that moves, or a folder of pictures in the order of their names. It has no file name in its dataset,
+but is looked up by its id: ``clips/ID.gif``, or ``clips/ID/0001.png``. A picture that does not move is one frame.
 
 References:
     [Faghri2018] Faghri et al., VSE++. arXiv:1707.05612; code fartashf/vsepp@abe382f, data.py:311-325.
@@ -354,3 +357,50 @@ def find_image_files(
     if problems:
         raise DataError(problems)
     return files, digest.hexdigest()
+
+
+CLIPS = (".gif", ".webp", ".png")
+"""Endings of the files that are looked up, in this order."""
+
+STILL = (".png", ".jpg", ".jpeg", ".webp")
+"""Endings of the pictures in a clip's own folder."""
+
+
+class Frame(NamedTuple):
+    """A frame: the file, and its number in the file, from 0."""
+
+    path: Path
+    number: int
+
+
+def find_clip(folders: Sequence[Path], clip: str) -> list[Path]:
+    """Return the one file of a clip, or the pictures of its folder by their names; nothing where it has neither.
+
+    ``folders`` are those of ``image_folders``. An id with a part of a path names nothing.
+    """
+    if not clip or Path(clip).name != clip:
+        return []
+    for folder in folders:
+        if found := next((path for suffix in CLIPS if (path := folder / f"{clip}{suffix}").is_file()), None):
+            return [found]
+        if (inner := folder / clip).is_dir():
+            return sorted(path for path in inner.iterdir() if path.suffix.lower() in STILL and path.is_file())
+    return []
+
+
+def find_frames(folder: Path, clips: Iterable[str], roots: Sequence[Path]) -> tuple[dict[str, list[Frame]], list[str]]:
+    """Return the frames of each clip that is found under a dataset's folder, and a problem for each link out of it.
+
+    Raises:
+        DataError: If a file is no picture.
+    """
+    folders, frames, problems = image_folders(folder), {}, []
+    for clip in clips:
+        paths = find_clip(folders, clip)
+        outside = [problem for path in paths if (problem := link_problem(path, roots))]
+        problems += outside
+        if len(paths) == 1 and not outside:
+            frames[clip] = [Frame(paths[0], number) for number in range(count_frames(paths[0]))]
+        elif paths and not outside:
+            frames[clip] = [Frame(path, 0) for path in paths]
+    return frames, problems

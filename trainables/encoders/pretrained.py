@@ -25,8 +25,7 @@ import numpy as np
 
 from trainables.config import TEXT
 from trainables.data.extract import Encoder
-from trainables.data.moving_pictures import Frame
-from trainables.data.pictures import decode
+from trainables.data.pictures import Frame, decode
 from trainables.data.text_files import file_digest
 from trainables.errors import ConfigError
 from trainables.extras import missing_modules

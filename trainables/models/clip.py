@@ -26,9 +26,8 @@ from trainables.data.dataset import Dataset
 from trainables.data.length_profile import Lengths
 from trainables.data.pictures import random_part
 from trainables.data.reading import Reading
-from trainables.encoders import read_encoder
+from trainables.encoders import keep, kept_name, read_encoder
 from trainables.encoders.blocks import Part, open_part
-from trainables.encoders.kept import keep, kept_name
 from trainables.encoders.pretrained import CAPTIONS, IMAGES, NoEncoderError, PretrainedEncoder, folder_digest
 from trainables.model_parameters import ENCODER_KEY, MODEL_TABLE
 from trainables.models.retrieval_model import RetrievalModel
@@ -112,7 +111,7 @@ class CLIP(RetrievalModel):
         return self
 
     def pack_origin(self, folder: Path) -> str:
-        """Keep the encoder's files, see ``trainables.encoders.kept``."""
+        """Keep the encoder's files, see ``trainables.encoders.keep``."""
         encoder = read_encoder(self._folder, key=ENCODER_KEY)
         encoder.libraries = (*encoder.libraries, *(["peft"] if self._trained == "lora" else []))
         keep(encoder, folder)

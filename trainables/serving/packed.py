@@ -29,7 +29,7 @@ from trainables.data.inputs import ImageColumn
 from trainables.data.text_features import extractor_file
 from trainables.data.text_files import Strings
 from trainables.data.tokenizers import ENGLISH, Tokenizer, Vocabulary
-from trainables.encoders.kept import kept_folder, libraries_of
+from trainables.encoders import kept_folder, libraries_of
 from trainables.errors import CheckpointError, ConfigError, reason_of
 from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
 from trainables.files import read_state, write_whole

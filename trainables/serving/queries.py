@@ -14,7 +14,7 @@ import torch
 
 from trainables.data.pictures import center_crop, decode
 from trainables.data.text_features import TfidfSvd, read_extractor
-from trainables.encoders.kept import KEPT, read_kept
+from trainables.encoders import KEPT, read_kept
 from trainables.encoders.pretrained import PretrainedEncoder, weights_digest
 from trainables.errors import DataError
 from trainables.models.backbones import build_backbone, make_encoder

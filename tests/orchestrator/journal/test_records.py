@@ -92,7 +92,6 @@ def test_values_have_their_types() -> None:
         ("experiment_ended", "ended_by", None),
         ("trial_retried", "cause", None),
         ("test_evaluated", "ranks", None),
-        ("epoch", "elapsed", None),
     ],
 )
 def test_what_older_versions_did_not_write_has_a_value(kind: str, absent: str, value: Any) -> None:

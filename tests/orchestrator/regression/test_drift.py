@@ -67,13 +67,10 @@ def test_what_was_accepted_first_is_kept_while_config_and_data_stay(conditions, 
     assert (result.cells[0].drift is not None) == kept
 
 
-def test_a_reference_of_an_older_version_has_no_first(tmp_path: Path) -> None:
+def test_a_reference_that_was_never_replaced_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "quick.accepted.json"
     assert read_accepted(path, "quick") is None
     write_accepted(path, accepted(nt_xent=runs(FIRST)))
-    content = json.loads(path.read_text())
-    del content["first"]
-    path.write_text(json.dumps(content))
     assert read_accepted(path, "quick") == accepted(nt_xent=runs(FIRST))
 
 
@@ -84,14 +81,13 @@ def test_nights_are_read_from_summaries_and_only_comparable_ones_count(tmp_path:
         directory = tmp_path / name
         directory.mkdir()
         (directory / JOURNAL_FILE).touch()
-        cell |= {} if conditions is None else {"conditions": msgspec.to_builtins(conditions)}
-        (directory / SUMMARY).write_text(json.dumps({"ended": 1.0, "runs": {CELL: cell}}))
+        cell["conditions"] = msgspec.to_builtins(conditions)
+        (directory / SUMMARY).write_text(json.dumps({"ended": 1.0, "finding": "pass", "runs": {CELL: cell}}))
         return directory
 
     finished = [
         write("1", OTHER_CODE, [310.0, 312.0]),
         write("2", OTHER_CONFIG, [400.0, 402.0]),
-        write("3", None, [401.0, 403.0]),
         write("4", CONDITIONS, [404.0], missing={"2": "diverged"}),
         write("5", CONDITIONS, [290.0, 292.0]),
     ]

@@ -21,7 +21,6 @@ from orchestrator.regression.reruns import (
     find_fresh,
     name_rerun,
     past_reruns,
-    read_nights,
     read_summary,
     still_alarms,
     write_outcome,
@@ -42,7 +41,7 @@ def add(home: Path, started: timedelta, ended: timedelta | None = None) -> Path:
     directory.mkdir()
     (directory / JOURNAL_FILE).touch()
     if ended is not None:
-        (directory / SUMMARY).write_text(json.dumps({"ended": (NOW + ended).timestamp(), "runs": {}}))
+        (directory / SUMMARY).write_text(json.dumps({"ended": (NOW + ended).timestamp(), "finding": "ok", "runs": {}}))
     return directory
 
 
@@ -131,21 +130,16 @@ def test_a_rerun_that_is_not_due_says_what_it_ignored(tmp_path: Path, hours_ahea
     assert (done.warnings == ()) == (hours_ahead is None)
 
 
-@pytest.mark.parametrize("text", ["[]", "{}", '{"ended": null}', '{"ended": 1.0, "runs": []}'])
+@pytest.mark.parametrize(
+    "text",
+    ["[]", "{}", '{"ended": 1.0}', '{"ended": null, "finding": "ok"}', '{"ended": 1, "finding": "ok", "runs": []}'],
+)
 def test_a_damaged_summary_is_named(tmp_path: Path, text: str) -> None:
     directory = add(tmp_path, -HOURS, -HOURS)
     (directory / SUMMARY).write_text(text)
     with pytest.raises(UserError, match="damaged; remove") as caught:
         read_summary(directory)
     assert str(directory) in str(caught.value)
-
-
-def test_what_older_versions_did_not_record_is_left_out(tmp_path: Path) -> None:
-    directory = add(tmp_path, -HOURS, -HOURS)
-    cells = {"pets": {"values": {"0": {}}, "missing": {}}}
-    (directory / SUMMARY).write_text(json.dumps({"ended": 5.0, "runs": cells}))
-    assert read_summary(directory) == {"ended": 5.0, "finding": "", "runs": {}}
-    assert read_nights([directory]) == {directory.name: {}}
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ import PIL.Image
 import pytest
 
 from trainables.data.extract import Encoder, ExtractionPlan, crops_of, extract_shards, join_shards, open_shards
-from trainables.data.moving_pictures import Frame
-from trainables.data.pictures import center_crop, decode
+from trainables.data.pictures import Frame, center_crop, decode
 from trainables.errors import DataError
 
 IMAGES, SIZE = 11, 16

@@ -14,8 +14,7 @@ from torch.nn.functional import normalize
 
 from tests.support import encoders as tiny
 from trainables import extras
-from trainables.encoders import read_encoder
-from trainables.encoders.kept import KEPT, keep, kept_folder, kept_name, libraries_of, read_kept
+from trainables.encoders import KEPT, keep, kept_folder, kept_name, libraries_of, read_encoder, read_kept
 from trainables.encoders.open_clip_encoder import read_named
 from trainables.encoders.pretrained import NoEncoderError, PretrainedEncoder, offline
 from trainables.errors import DataError, UserError
@@ -35,18 +34,6 @@ def pictures() -> list[Image.Image]:
 
 def images_of(encoder: PretrainedEncoder) -> np.ndarray:
     return encoder.encode_images(np.stack([encoder.prepare(picture) for picture in pictures()]))
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Makes a folder of a kind once."""
-    root = tmp_path_factory.mktemp("encoders")
-
-    def make(kind: str) -> Path:
-        folder = root / kind
-        return folder if folder.exists() else getattr(tiny, f"{kind}_folder")(folder)
-
-    return make
 
 
 def of_open_clip(model: torch.nn.Module, prepare: Callable, tokenize: Callable) -> tuple[np.ndarray, np.ndarray]:

@@ -15,7 +15,6 @@ from torch.nn.functional import cross_entropy, normalize
 
 from tests.support import encoders as tiny
 from tests.trainables.runs import numbers, resumed, stopped, trained
-from tests.trainables.scenes_folder import write_scenes
 from trainables import extras
 from trainables.checkpoint import save_epoch
 from trainables.config import TrainingConfig, TrialConfig
@@ -33,23 +32,6 @@ from trainables.trial import Trial, run_trial
 
 KINDS = ("open_clip", "clip", "siglip")
 CPU = torch.device("cpu")
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Makes the folder of an encoder once."""
-    root = tmp_path_factory.mktemp("encoders")
-
-    def make(kind: str) -> Path:
-        folder = root / kind
-        return folder if folder.exists() else getattr(tiny, f"{kind}_folder")(folder)
-
-    return make
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_scenes(tmp_path_factory.mktemp("data"), images=20)
 
 
 @pytest.fixture

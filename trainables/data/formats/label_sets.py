@@ -18,9 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainables.data.corpus import SPLIT_ALIASES, Corpus, Image, caption_problem, filename_problem
-from trainables.data.formats.labels import FILE, csv_rows
-from trainables.data.text_files import checked
-from trainables.errors import DataError
+from trainables.data.formats.labels import FILE, table_rows
 
 FORMAT = "images with several labels (labels.csv with the columns filename, labels, split)"
 LABEL_SETS = True
@@ -42,12 +40,9 @@ def read(files: Sequence[Path]) -> Corpus:
     """Read the labels; each label of an image is one of its captions."""
     (file,) = files
     problems: list[str] = []
-    lines = csv_rows(file)
-    if tuple(lines[0][1]) != COLUMNS:
-        raise DataError(f"{file}: line 1: must be {','.join(COLUMNS)}, got {','.join(lines[0][1])!r:.60}")
     images = [
         Image(place, row[0], row[0], SPLIT_ALIASES[row[2]], tuple(labels_of(row[1])))
-        for place, row in checked(lines[1:], _row_problem, problems)
+        for place, row in table_rows(file, COLUMNS, _row_problem, problems)
     ]
     return Corpus(str(file), images, problems)
 
@@ -63,10 +58,6 @@ def labels_of(cell: str) -> list[str]:
 
 
 def _row_problem(row: Sequence[str]) -> str | None:
-    if len(row) != len(COLUMNS):
-        return f"must have {len(COLUMNS)} columns, got {len(row)}"
-    if row[2] not in SPLIT_ALIASES:
-        return f"split must be train, val or test, got {row[2]!r:.60}"
     labels = labels_of(row[1])
     if "" in labels:
         return f"an empty label in {row[1]!r:.60}; write labels with {SEPARATOR} between them"

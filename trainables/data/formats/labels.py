@@ -17,7 +17,7 @@ References:
 
 import csv
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from trainables.data.corpus import SPLIT_ALIASES, SPLITS, Corpus, Image, caption_problem, filename_problem
@@ -40,29 +40,42 @@ def read(files: Sequence[Path]) -> Corpus:
     (file,) = files
     images: list[Image] = []
     problems: list[str] = []
-    lines = csv_rows(file)
-    header = lines[0][1] if lines else []
-    if tuple(header) != COLUMNS:
-        return Corpus(str(file), [], [f"{file}: line 1: must be {','.join(COLUMNS)}, got {','.join(header)!r:.60}"])
-    for place, row in checked(lines[1:], _row_problem, problems):
+    for place, row in table_rows(file, COLUMNS, _row_problem, problems):
         images.append(Image(place, row[0], row[0], SPLIT_ALIASES[row[2]], (row[1],)))
     return Corpus(str(file), images, problems + _class_problems(file, images))
 
 
-def csv_rows(file: Path) -> list[tuple[str, list[str]]]:
-    """Return the rows of a CSV, each after its place (``DataError`` if it is none)."""
+def table_rows(
+    file: Path, columns: Sequence[str], problem_of: Callable[[Sequence[str]], str | None], problems: list[str]
+) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield the rows of a CSV without a problem, each after its place; the last column is the split.
+
+    Problems of other rows, and of a first line without the columns, are added to ``problems``.
+
+    Raises:
+        DataError: If the file is no CSV.
+    """
     reader = csv.reader(read_lines(file), strict=True)
     try:
-        return [(f"{file}: line {reader.line_num}", row) for row in reader]
+        lines = [(f"{file}: line {reader.line_num}", row) for row in reader]
     except csv.Error as error:
         raise DataError(f"{file}: line {reader.line_num}: broken CSV: {error}") from None
+    header = lines[0][1] if lines else []
+    if header != [*columns]:
+        problems.append(f"{file}: line 1: must be {','.join(columns)}, got {','.join(header)!r:.60}")
+        return
+
+    def problem(row: Sequence[str]) -> str | None:
+        if len(row) != len(columns):
+            return f"must have {len(columns)} columns, got {len(row)}"
+        if row[-1] not in SPLIT_ALIASES:
+            return f"split must be train, val or test, got {row[-1]!r:.60}"
+        return problem_of(row)
+
+    yield from checked(lines[1:], problem, problems)
 
 
 def _row_problem(row: Sequence[str]) -> str | None:
-    if len(row) != len(COLUMNS):
-        return f"must have {len(COLUMNS)} columns, got {len(row)}"
-    if row[2] not in SPLIT_ALIASES:
-        return f"split must be train, val or test, got {row[2]!r:.60}"
     return filename_problem(row[0]) or caption_problem(row[1])
 
 

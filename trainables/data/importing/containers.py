@@ -1,4 +1,4 @@
-"""Reads what is no table: webdataset's shards, Hugging Face's folders, pictures with texts beside them, COCO's form."""
+"""Reads what is no table: shards of webdataset, folders of Hugging Face, texts beside pictures, COCO's form, lists."""
 
 import tarfile
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from trainables.data.importing.material import (
     is_picture,
 )
 from trainables.data.importing.tables import SourceTable, read_table
-from trainables.data.text_files import numbered_lines, read_json, read_text
+from trainables.data.text_files import numbered_lines, read_json, read_lines, read_text
 from trainables.errors import DataError, reason_of
 from trainables.extras import is_installed, require
 from trainables.files import parse_state
@@ -217,3 +217,51 @@ def read_coco(files: Sequence[Path]) -> Material:
 def pictures_below(folder: Path) -> list[Path]:
     """Return the files of pictures in a folder and its folders, sorted."""
     return sorted(path for path in folder.rglob("*") if is_picture(path.name) and path.is_file())
+
+
+def lists_pictures(path: Path) -> bool:
+    """Say whether each line of a file is the name of a picture."""
+    lines = [line.strip() for line in read_lines(path) if line.strip()]
+    return bool(lines) and all(is_picture(line.partition("#")[0]) and "\t" not in line for line in lines)
+
+
+def read_line_lists(files: Sequence[Path]) -> Material:
+    """Return the pairs of lists of captions and of pictures, as Multi30k has them: ``train.en`` beside ``train.txt``.
+
+    Line n of each caption list of a split is a caption of the picture in line n of the list of its pictures.
+
+    Raises:
+        DataError: If the lists do not go together.
+    """
+    pictures = [path for path in files if lists_pictures(path)]
+    captions = [path for path in files if path not in pictures]
+    material = Material(splits_named="the names of the files")
+    for path in pictures:
+        split = _split_of(path)
+        of_split = [other for other in captions if _split_of(other) == split]
+        endings = {other.suffix for other in of_split}
+        if len(endings) != 1:
+            there = ", ".join(other.name for other in of_split) or "no list of captions"
+            raise DataError(
+                f"{path}: lists the pictures of {split}; beside it are {there}: give the lists of one language"
+            )
+        names = [line.strip().partition("#")[0] for line in read_lines(path)]
+        for other in sorted(of_split):
+            lines = read_lines(other)
+            if len(lines) != len(names):
+                raise DataError(f"{other}: {len(lines)} captions for the {len(names)} pictures of {path.name}")
+            for number, (name, caption) in enumerate(zip(names, lines, strict=True), 1):
+                if wrong := caption_problem(caption):
+                    material.problems.append(f"{other}: line {number}: {wrong}")
+                else:
+                    material.pairs.append(CaptionedPicture(f"{other}: line {number}", name, caption, split))
+        lists = ", ".join(other.name for other in sorted(of_split))
+        material.taken.append(Taken(path.name, f"names of the pictures of {split}, captions in {lists}"))
+    return material
+
+
+def _split_of(path: Path) -> str:
+    named = splits_named(path.name)
+    if len(named) != 1:
+        raise DataError(f"{path}: its name must have one of train, val and test")
+    return min(named)

@@ -14,15 +14,16 @@ from trainables.data.importing.columns import read_pairs
 from trainables.data.importing.containers import (
     is_coco,
     is_saved_dataset,
+    lists_pictures,
     one_split,
     pictures_below,
     read_coco,
+    read_line_lists,
     read_saved_dataset,
     read_shards,
     read_texts_beside,
 )
 from trainables.data.importing.features import SUFFIXES as FEATURE_SUFFIXES
-from trainables.data.importing.line_lists import lists_pictures, read_line_lists
 from trainables.data.importing.material import CaptionedPicture, Material, NamedColumns, Taken
 from trainables.data.importing.tables import SUFFIXES as TABLE_SUFFIXES
 from trainables.data.importing.tables import read_table
