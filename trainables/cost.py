@@ -74,8 +74,8 @@ STEPS = 8
 WARM_UP = 3
 """Steps before the measured ones: the first makes the optimiser's state, the next is captured."""
 
-ROUNDS, ENOUGH_SECONDS = 5, 1.0
-"""Most repeats of timed work, and the seconds after which the work is not repeated again."""
+ROUNDS, ENOUGH_SECONDS, LONG_SECONDS = 5, 1.0, 2.0
+"""Most repeats of timed work, the seconds after which it is not repeated again, and those of steps that are enough."""
 
 
 @dataclass(frozen=True)
@@ -101,16 +101,16 @@ def measure_pace(config: TrialConfig, data: Dataset, device: torch.device, steps
     trial = Trial(config, data, device)
     times = shorten_val(trial)
     take_steps(trial, 1)
-    evaluate(trial)
-    count(trial)
     step = step_seconds(partial(take_steps, trial), steps)
-    evaluation = times * quickest(partial(evaluate, trial)) + quickest(partial(count, trial))
+    evaluation = times * rehearsed(partial(evaluate, trial)) + rehearsed(partial(count, trial))
     return Pace(device.type, count_steps(trained_split(config, data), config.training, config.seed), step, evaluation)
 
 
 def step_seconds(take: Callable[[int], object], steps: int = STEPS) -> float:
-    """Return the seconds of a step, from ``steps`` >= 1 steps of a function that takes a number of steps."""
-    few, many = (quickest(partial(take, count)) for count in (1, 1 + steps))
+    """Return the seconds of a step, from ``steps`` >= 1, or fewer long ones, of a function that takes some steps."""
+    few = quickest(partial(take, 1))
+    steps = min(steps, max(2, int(LONG_SECONDS / few))) if few else steps
+    many = quickest(partial(take, 1 + steps))
     # If noise makes the difference negative, the longer run's time is divided by all of its steps.
     return (many - few) / steps if many > few else many / (1 + steps)
 
@@ -123,6 +123,14 @@ def quickest(work: Callable[[], object]) -> float:
         work()
         taken.append(time.monotonic() - started)
     return min(taken)
+
+
+def rehearsed(work: Callable[[], object]) -> float:
+    """Return the least seconds of a work after a rehearsal, or those of the rehearsal where it is long."""
+    started = time.monotonic()
+    work()
+    first = time.monotonic() - started
+    return first if first >= ENOUGH_SECONDS else quickest(work)
 
 
 def measure_peak(config: TrialConfig, data: Dataset, device: torch.device) -> int:

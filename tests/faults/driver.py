@@ -47,12 +47,12 @@ def die(death: Death) -> None:
     """Let this process die at a write of its journal."""
     write = Ledger._write
 
-    def write_or_die(ledger: Ledger, line: bytes) -> None:
+    def write_or_die(ledger: Ledger, line: bytes, may_lag: bool) -> None:
         if read_record(line).kind != death.kind:
-            write(ledger, line)
+            write(ledger, line, may_lag)
             return
         if death.moment != "before":
-            write(ledger, line[: len(line) // 2] if death.moment == "torn" else line)
+            write(ledger, line[: len(line) // 2] if death.moment == "torn" else line, may_lag)
         os.kill(os.getpid(), signal.SIGKILL)
 
     Ledger._write = write_or_die  # type: ignore[method-assign]

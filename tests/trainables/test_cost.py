@@ -63,6 +63,33 @@ def test_a_model_that_compares_pairs_is_evaluated_on_part_of_val(
     cost.evaluate(trial)
 
 
+@pytest.mark.parametrize(("seconds", "counts"), [(0.01, [1, 9]), (0.5, [1, 5]), (3.0, [1, 3])])
+def test_fewer_of_long_steps_are_timed(seconds: float, counts: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    now, asked = [0.0], []
+
+    def take(count: int) -> None:
+        asked.append(count)
+        now[0] += seconds * count
+
+    monkeypatch.setattr(cost.time, "monotonic", lambda: now[0])
+    assert cost.step_seconds(take) == pytest.approx(seconds)
+    assert sorted({*asked}) == counts
+
+
+@pytest.mark.parametrize(("seconds", "found", "times"), [([4.0, 1.0], 4.0, 1), ([0.9, 1.2], 1.2, 2)])
+def test_long_work_is_no_rehearsal(
+    seconds: list[float], found: float, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, left = [0.0], list(seconds)
+
+    def work() -> None:
+        now[0] += left.pop(0)
+
+    monkeypatch.setattr(cost.time, "monotonic", lambda: now[0])
+    assert cost.rehearsed(work) == pytest.approx(found)
+    assert len(seconds) - len(left) == times
+
+
 @pytest.mark.parametrize(
     ("seconds", "found", "times"),
     [([0.3, 0.1, 0.2, 0.15, 0.25], 0.1, 5), ([0.7, 0.6, 0.1], 0.6, 2), ([4.0, 1.0], 4.0, 1)],

@@ -61,6 +61,8 @@ AT_A_TIME = 1 << 16
 class GSMN(RegionWordModel):
     """Images as unit vectors of their regions with the centres of their boxes, captions as unit vectors of words."""
 
+    quick_pairs = 20_000
+
     def __init__(
         self,
         region_size: int,

@@ -18,10 +18,8 @@ from trainables.serving.retriever import Retriever
 TOPICS = ["river", "bridge", "tower", "forest", "island", "desert", "harbour", "castle"]
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
+def write_passages(folder: Path) -> None:
     """Passages about two topics each, and two queries of each that name these topics in other words' company."""
-    folder = tmp_path / "data" / "facts"
     folder.mkdir(parents=True)
     pairs = [(a, b) for a in TOPICS for b in TOPICS if a < b]
     lines = ["passage,query,split"]
@@ -31,6 +29,11 @@ def root(tmp_path: Path) -> Path:
         lines += [f'"{passage}",where is the {first} by the {second},{split}']
         lines += [f'"{passage}",{second} and {first},{split}']
     (folder / "passages.csv").write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    write_passages(tmp_path / "data" / "facts")
     return tmp_path / "data"
 
 
