@@ -22,6 +22,7 @@ from search_spaces.other_names import suggestion
 from trainables.data.features import open_features
 from trainables.data.source import dataset_names, find_source
 from trainables.errors import ConfigError
+from trainables.extras import missing_modules
 from trainables.files import write_whole
 
 SCENES = "scenes-smoke"
@@ -84,7 +85,9 @@ def init(
         place = data_root / missing[0]
         made = f"`orchestrator data generate scenes --out {place}` makes it"
         say(f"{data_root} has no {', '.join(missing)} yet: {made if missing == ['scenes'] else f'put it into {place}'}")
-    if designs := designs_of(experiment, USUAL):
+    # What a search needs has scipy; without it, the dry run that is named next asks for it, and prints this table too.
+    designs = [] if missing_modules("scipy") else designs_of(experiment, USUAL)
+    if designs:
         make_console(plain_width=160).print(design_table(designs, USUAL))
         say(*describe_designs(experiment, designs, USUAL))
     say(f"look at its plan: {shlex.join([typed_program(), 'search', str(file), *root, '--dry-run'])}")

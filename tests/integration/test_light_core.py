@@ -72,7 +72,8 @@ def test_a_table_is_judged_without_torch_and_engines_and_what_needs_torch_says_s
     assert "b beats a by" in run("judge", "t.csv").stdout
     gate = run("gate", "g.json", "text:b", "--champion", "text:a", "--pair", "1,2")
     assert gate.returncode == 11 and gate.stdout.startswith("undecided:")
-    for command in (("evaluate", "x"), ("cocos", "x"), ("data", "describe", "x"), ("judge", "begun")):
+    assert "no dataset 'x'" in run("data", "describe", "x").stderr, "it reads datasets"
+    for command in (("evaluate", "x"), ("cocos", "x"), ("judge", "begun")):
         refused = run(*command)
         assert refused.returncode == 2 and "pip install 'icr-orchestrator[train]'" in refused.stderr, refused.stderr
 
