@@ -295,9 +295,9 @@ def check_finite(name: str, values: Tensor) -> None:
         )
 
 
-def require_positives(positives: Tensor) -> None:
-    """Refuse matching pairs, (I, C), with a row or column without a positive by a ValueError."""
-    for dim, side in ((1, "image (row)"), (0, "caption (column)")):
+def require_positives(positives: Tensor, *, of_captions: bool = True) -> None:
+    """Refuse matching pairs, (I, C), with a row, or a column ``of_captions``, without a positive by a ValueError."""
+    for dim, side in ((1, "image (row)"), (0, "caption (column)"))[: 1 + of_captions]:
         missing = (~positives.any(dim)).nonzero().flatten().tolist()
         if missing:
             raise ValueError(f"every {side} needs at least one positive, got none for {missing[:5]}")

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tests.reference_values.archive import NOISES, reference_values
 from tests.trainables.losses import oracle
-from tests.trainables.losses.batches import STRUCTURES, Drawn, batches, five_each, one_to_one, random_cosines
+from tests.trainables.losses.batches import LABELS, STRUCTURES, Drawn, batches, five_each, one_to_one, random_cosines
 from tests.trainables.losses.test_losses import SEED, STACKED, value_and_gradient
 from trainables.cocos import Convention, Spread, count_contributions, spreads
 from trainables.errors import ConfigError
@@ -51,7 +51,7 @@ def check_against_autograd(case: oracle.Case, batch: Drawn, epsilon: float) -> N
 def test_counters_are_those_of_autograd(case: oracle.Case) -> None:
     """With several positives a query, and with duplicates that are ignored."""
     # The last structure has more candidates than the five hardest.
-    for positives, epsilon in zip((*STRUCTURES.values(), five_each(4, 3)), itertools.cycle(EPSILONS)):
+    for positives, epsilon in zip((*STRUCTURES.values(), LABELS, five_each(4, 3)), itertools.cycle(EPSILONS)):
         similarity = random_cosines(*positives.shape, seed=11)
         ignore = (random_cosines(*positives.shape, seed=12) > 0.5) & ~positives
         check_against_autograd(case, (similarity, positives, ignore), epsilon)

@@ -7,6 +7,9 @@ random views of the images; without it no view is random.
 
 The order of batches is drawn on the CPU, so it is the same for a seed on every device. Images are requested a batch
 ahead, so that pixels are decoded while the model works on the batch before.
+
+References:
+    [Weston2011] Weston et al., WSABIE: Scaling Up To Large Vocabulary Image Annotation, IJCAI 2011, section 3.
 """
 
 import warnings
@@ -43,6 +46,9 @@ Frozen features of both sides are as small (Flickr30k's captions, 512 numbers of
 of them row by row took 1.8 ms, six times as long as from memory, and each stacked trial may have batches of its own.
 """
 
+MOST_LABELS = 20_000
+"""Most columns of a batch where captions are labels; a batch of 128 images has masks and scores of 10 MB each then."""
+
 
 class ResidentSplit:
     """A split's images and captions as tensors, gathered by index.
@@ -66,9 +72,8 @@ class ResidentSplit:
         self.labels = None if split.labels is None else _tensor(split.labels)
         self.caption_labels = None if split.caption_labels is None else _tensor(split.caption_labels)
         if self.caption_labels is not None:
-            self._label_count = int(self.caption_labels.max()) + 1
-            # The labels of an image are in any order.
-            self._known_pairs = (self.image_of_caption * self._label_count + self.caption_labels).sort().values
+            self._first_of_label = first_places(self.caption_labels)
+            self._label_counts = self.image_of_caption.bincount(minlength=self.image_count)
         offsets = _tensor(split.offsets)
         self.lengths = offsets[1:] - offsets[:-1]
         self._starts = offsets[:-1].to(device)
@@ -120,13 +125,34 @@ class ResidentSplit:
         """Return the captions that are candidates, int64, on the CPU: all, or the first caption of each label, (L,)."""
         if self.caption_labels is None:
             return torch.arange(len(self.lengths))
-        return first_places(self.caption_labels)
+        return self._first_of_label
+
+    def columns_of_labels(self, drawn: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the columns of a batch of labels, each a caption, (L,), and the column of each drawn caption, (C,).
+
+        All labels of the split are columns, as in [Weston2011]. Of more than ``MOST_LABELS`` these are the drawn labels
+        and a sample of the others, which the drawn captions seed: a batch has the same columns on every device.
+        """
+        assert self.caption_labels is not None
+        labels, count = self.caption_labels[drawn], len(self._first_of_label)
+        if count <= MOST_LABELS:
+            return self._first_of_label, labels
+        distinct, column = labels.unique(return_inverse=True)
+        others = torch.randperm(count, generator=generator(int(drawn.sum()), "labels"))
+        others = others[~torch.isin(others, distinct)][: max(0, MOST_LABELS - len(distinct))]
+        return self._first_of_label[torch.cat([distinct, others])], column
 
     def _has_labels(self, images: Tensor, labels: Tensor) -> Tensor:
         """Return whether images (I,) have labels (C,), shape (I, C), whether or not such captions are in the batch."""
-        asked = images[:, None] * self._label_count + labels
-        places = torch.searchsorted(self._known_pairs, asked).clamp(max=len(self._known_pairs) - 1)
-        return self._known_pairs[places] == asked
+        assert self.caption_labels is not None
+        counts = self._label_counts[images]
+        rows = torch.arange(len(images)).repeat_interleave(counts)
+        # The captions of an image are neighbours.
+        firsts = (self._label_counts.cumsum(0) - self._label_counts)[images] - (counts.cumsum(0) - counts)
+        captions = torch.arange(len(rows)) + firsts[rows]
+        has = torch.zeros(len(images), len(self._first_of_label), dtype=torch.bool)
+        has[rows, self.caption_labels[captions]] = True
+        return has[:, labels]
 
     def diagonal(self, size: int) -> Tensor:
         """Return the identity matrix as bool, on the device: one tensor for each size, so losses check it once."""
@@ -354,7 +380,7 @@ class Batch:
         tokens: Word ids, shape (C, T), int64, 0 after each caption's end. Where the split has features of captions:
             these features, (C, D), float32. With further inputs of captions: ``Captions``.
         lengths: Tokens of each caption, shape (C,), int64, on the CPU; or laid out by a profile.
-        positives: Matching pairs, shape (I, C), bool.
+        positives: Matching pairs, shape (I, C), bool. Every image has one, and every caption that is no label.
         ignore: Pairs that are neither positive nor negative, shape (I, C), bool; ``None`` where there are none.
         image_groups: A number of each image that equal images of its split share, or its class where the split has
             classes, shape (I,), int64, on the CPU or the device.
@@ -584,12 +610,12 @@ def _image_batch(split: ResidentSplit, indices: Indices, images: ImageInputs, *,
 def _label_batch(
     split: ResidentSplit, indices: Indices, images: ImageInputs, own: Tensor, *, mask_duplicates: bool
 ) -> Batch:
-    """Return a batch whose captions are the drawn labels, each once; ``own`` are the pairs that were drawn, (I, C)."""
-    assert split.caption_labels is not None
-    part, captions = indices
-    distinct, column = split.caption_labels[captions].unique(return_inverse=True)
-    positives = own.float() @ torch.nn.functional.one_hot(column, len(distinct)).float() > 0
-    captions = captions[first_places(column)]
+    """Return a batch of ``ResidentSplit.columns_of_labels``; ``own`` are the drawn pairs, (I, C), its positives."""
+    part, drawn = indices
+    captions, column = split.columns_of_labels(drawn)
+    rows, places = own.nonzero(as_tuple=True)
+    positives = torch.zeros(len(part), len(captions), dtype=torch.bool)
+    positives[rows, column[places]] = True
     tokens, lengths = split.captions(captions)
     ignore = split.fits(part, captions) & ~positives if mask_duplicates else None
     groups = split.image_groups

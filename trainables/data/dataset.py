@@ -478,7 +478,9 @@ def check_modality(config: TrialConfig, data: Dataset) -> None:
             metric.
     """
     if data.splits["train"].caption_labels is not None and config.loss_parameters.get("bank"):
-        raise ConfigError(f"{config.loss}.bank: a label of {data.name} is that of several images; leave bank out")
+        raise ConfigError(
+            f"{config.loss}.bank: a batch of {data.name} has the labels of train as candidates already; leave bank out"
+        )
     if data.splits["train"].labels is None:
         if not metric_of(config.metric).of_captions:
             raise ConfigError(

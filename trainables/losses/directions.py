@@ -9,6 +9,8 @@ accelerator waits for the device once, not in every step. On an accelerator, a N
 ``torch.compile`` no value can be read. There the longer side's items must have one positive each, as captions have in
 every batch of image-caption pairs; otherwise the loss is NaN.
 
+A caption without a positive, such as a label that no image of the batch has, is a candidate of the images and no query.
+
 A loss may count the k hardest negatives of a query, or all. Between the loss over all negatives and the loss with the
 hardest negative [Faghri2018] lie losses with "only one, or a limited number of, hard negative(s)". [Bleeker2022,
 section 6] leaves these to others. A query with fewer than k negatives counts all of them. Of equally hard negatives at
@@ -124,31 +126,40 @@ Candidates = tuple[ConstantCandidates, ConstantCandidates]
 def directions(
     similarity: Tensor, positives: Tensor, ignore: Tensor | None = None, candidates: Candidates | None = None
 ) -> tuple[Direction, Direction]:
-    """Check a batch and return its two retrieval tasks, i2t and t2i.
+    """Check a batch and return its two retrieval tasks, i2t and t2i, the latter of the captions with a positive alone.
 
     Args:
         similarity: Shape (..., I, C), floating, larger is closer; leading dimensions are independent trials. Half
             precision is computed in float32.
-        positives: Shape (I, C), bool; every row and every column has at least one True.
+        positives: Shape (I, C), bool; every row has at least one True.
         ignore: Shape (I, C), bool: pairs that are neither positive nor negative. A positive is never ignored.
         candidates: Candidates of the images, and of the captions, that take the place of those of the batch.
 
     Raises:
-        ValueError: If a shape or dtype is wrong, a row or column has no positive, or a similarity is NaN; see the
-            module's docstring about checks of values.
+        ValueError: If a shape or dtype is wrong, a row has no positive, or a similarity is NaN; see the module's
+            docstring about checks of values.
     """
     _check_shapes(similarity, positives, ignore)
     scores = similarity if similarity.dtype == torch.float64 else similarity.float()
+    one_each, queries = True, None
     if torch.compiler.is_compiling():
-        one_each = True
         scores = scores + torch.where(_one_positive_each(positives), 0.0, torch.nan)
     else:
-        one_each = _check_positives(positives)
+        one_each, queries = _check_positives(positives)
         _check_numbers(similarity)
     ignored = None if ignore is None else ignore & ~positives
     i2t = _direction("i2t", scores, positives, ignored, one_each)
-    t2i = _direction("t2i", scores.mT, positives.mT, None if ignored is None else ignored.mT, one_each)
-    return (i2t, t2i) if candidates is None else (candidates[0].instead(i2t), candidates[1].instead(t2i))
+    of_captions, matching = _some(scores.mT, queries), _some(positives.mT, queries)
+    t2i = _direction("t2i", of_captions, matching, None if ignored is None else _some(ignored.mT, queries), one_each)
+    if candidates is None:
+        return i2t, t2i
+    of_images = ConstantCandidates(*(_some(part, queries) for part in candidates[1]))
+    return candidates[0].instead(i2t), of_images.instead(t2i)
+
+
+def _some(matrix: Tensor, queries: Tensor | None) -> Tensor:
+    """Return the rows of some queries, of a matrix (..., Q, M); all rows for ``None``."""
+    return matrix if queries is None else matrix.index_select(-2, queries)
 
 
 class TwoDirections(ABC):
@@ -222,22 +233,27 @@ def _check_numbers(similarity: Tensor) -> None:
 
 
 _verdicts: WeakIdKeyDictionary = WeakIdKeyDictionary()
-"""positives -> (version, whether the longer side has one positive each); an entry ends with its tensor."""
+"""positives -> version, and what ``_check_positives`` returns; an entry ends with its tensor."""
 
 
-def _check_positives(positives: Tensor) -> bool:
-    """Check that every row and column has a positive, and return whether the longer side's items have one each."""
+def _check_positives(positives: Tensor) -> tuple[bool, Tensor | None]:
+    """Check that every row has a positive; return whether the longer side's items have one each, and t2i's queries.
+
+    The queries are the columns with a positive, int64; ``None`` where all columns have one.
+    """
     # Tensors of inference mode have no version counter, so their result cannot be kept.
     version = None if positives.is_inference() else positives._version
     known = _verdicts.get(positives)
     if known is not None and known[0] == version:
-        return bool(known[1])
-    one_each = bool(_one_positive_each(positives))
+        return bool(known[1]), known[2]
+    one_each, queries = bool(_one_positive_each(positives)), None
     if not one_each:
-        require_positives(positives)
+        require_positives(positives, of_captions=False)
+        asked = positives.any(0).nonzero().flatten()
+        queries = asked if len(asked) < positives.shape[1] else None
     if version is not None:
-        _verdicts[positives] = (version, one_each)
-    return one_each
+        _verdicts[positives] = (version, one_each, queries)
+    return one_each, queries
 
 
 class Contributions(NamedTuple):

@@ -53,8 +53,10 @@ def make_loss(offer: Offer, place: str, build: Callable[..., Any]) -> type:
             return raw(similarity, positives, ignore, **own)
 
     def called(self: Any, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
-        scores = directions(similarity, positives, ignore)[0].scores
-        ignored = torch.zeros_like(positives) if ignore is None else ignore & ~positives
+        # A plug-in's code expects a positive in every row and column, so labels without one are left out.
+        asked = directions(similarity, positives, ignore)[1]
+        scores, positives = asked.scores.mT, asked.positives.mT
+        ignored = torch.zeros_like(positives) if asked.ignored is None else asked.ignored.mT
         leading = tuple(torch.broadcast_shapes(scores.shape[:-2], *(shape for _, _, shape in _tensors(self))))
         computed = partial(_computed, compute, place, positives, ignored)
         if offer.options.get("vectorised", False):

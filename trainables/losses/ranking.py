@@ -26,8 +26,9 @@ The mean over all pairs of a query and a positive is taken. With one positive ea
 [Usunier2009] and [Weston2011, section 3.1] say which measure of the ranking each choice of alpha bounds; with ``top`` 1
 every rank has weight 1.
 
-WSABIE draws from the whole train split. With a bank, M counts the embeddings of earlier batches too, and the gradient
-goes to the query alone (``trainables.bank``).
+WSABIE draws from the whole train split. So does an image of a dataset of labels, whose batches have the vocabulary for
+columns. With a bank, M counts the embeddings of earlier batches too, and the gradient goes to the query alone
+(``trainables.bank``).
 
 The sequence of draws is not simulated: with V of M negatives violating, N is geometric with success probability V / M,
 and the violator is uniform among the V. One number is drawn for N and one for the violator, which gives the exact joint

@@ -10,11 +10,11 @@ contain the word. The weight is finite for a word that only other splits have. `
 
 [Verma2014, Algorithm 2] draws one pair a step, then captions of the whole train split until a caption violates the
 margin. Here a step takes a batch, and the loss ``warp`` draws from the batch's other captions (and images). So the
-number of draws estimates a rank in the batch, not among all captions. Where captions are labels that images share, a
-batch has each of its labels once, with a column of weight 1, as in the annotation of images [Weston2011]. A larger
-``training.batch_size`` gives a larger candidate set: vectors of linear maps are cheap, and batches of thousands of
-pairs are affordable. For plain SGD without clipping, as in the algorithm, set ``training.optimizer: sgd`` and
-``training.gradient_clip: null``.
+number of draws estimates a rank in the batch, not among all captions. A larger ``training.batch_size`` gives a larger
+candidate set: vectors of linear maps are cheap, and batches of thousands of pairs are affordable. Where captions are
+labels that images share, a label has one column, of weight 1, and all labels of train are candidates in each batch, as
+in the annotation of images [Weston2011]: the draws estimate a rank in the vocabulary. For plain SGD without clipping,
+as in the algorithm, set ``training.optimizer: sgd`` and ``training.gradient_clip: null``.
 
 References:
     [Verma2014] Verma and Jawahar, Im2Text and Text2Im: Associating Images and Texts for Cross-Modal Retrieval,

@@ -2,6 +2,9 @@
 
 import csv
 import json
+import math
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,19 +14,21 @@ import torch
 from tests.support.commands import run_command as main
 from trainables.checkpoint import save_epoch
 from trainables.config import TrainingConfig, TrialConfig
-from trainables.data.batches import ResidentSplit, epoch_batches
+from trainables.data.batches import Batch, ResidentSplit, epoch_batches
 from trainables.data.dataset import check_modality, load_dataset
 from trainables.data.tokenizers import SPECIAL
 from trainables.dataset_description import describe_dataset
 from trainables.errors import ConfigError, DataError
-from trainables.evaluation import encode_captions, encode_images, evaluate, evaluating, rank_split
+from trainables.evaluation import encode_captions, encode_images, evaluate, evaluating, rank_split, similarities
+from trainables.fused import train_stacked
+from trainables.losses import build_loss
 from trainables.metric_values import image_values
 from trainables.metrics import retrieval_metrics
 from trainables.models import build_model
 from trainables.ranks import Ranks, chance_rsum
 from trainables.serving.packed import write_retriever
 from trainables.serving.retriever import Retriever
-from trainables.trial import run_trial
+from trainables.trial import Trial, run_trial
 
 KINDS = [f"kind {n}" for n in range(9)]
 SIZES = {"train": 40, "val": 16, "test": 12}
@@ -69,28 +74,114 @@ def test_each_label_is_one_column_of_weight_one(root: Path) -> None:
     assert data.splits["val"].head(3).caption_labels.max() + 1 == len(set().union(*labels_of_images(root, "val")[:3]))
 
 
-@pytest.mark.parametrize("batches", ["pairs", "images"])
-def test_no_label_of_an_image_is_its_negative(root: Path, batches: str) -> None:
-    """Also where the pair of an image and its label is not in the batch, and another image brought the label."""
+def drawn_batches(
+    root: Path, batches: str, size: int = 8, seed: int = 0
+) -> Iterator[tuple[Batch, list[set[str]], list[str]]]:
+    """Yield the batches of an epoch, each with the labels of its images, and its columns by name."""
     data = load_dataset("tags", root)
     train, owned = data.splits["train"], labels_of_images(root, "train")
-    split = ResidentSplit(train, torch.device("cpu"))
-    training = TrainingConfig(batch_size=8, batches=batches, captions_per_image=2)
+    training = TrainingConfig(batch_size=size, batches=batches, captions_per_image=2)
     row_of = {tuple(train.features[row].tolist()): row for row in train.image_rows.tolist()}
-    drawn, beside = 0, 0
-    for batch in epoch_batches(split, training, torch.Generator().manual_seed(0)):
+    split = ResidentSplit(train, torch.device("cpu"))
+    for batch in epoch_batches(split, training, torch.Generator().manual_seed(seed)):
         labels = [data.vocabulary.words[token] for token in batch.tokens[:, 1].tolist()]
-        assert len(set(labels)) == len(labels)
-        for image, features in enumerate(batch.images.tolist()):
-            mine = [label in owned[row_of[tuple(features)]] for label in labels]
-            assert (batch.positives[image] | batch.ignore[image]).tolist() == mine
-            assert not (batch.positives[image] & batch.ignore[image]).any()
-        assert batch.positives.any(0).all() and batch.positives.any(1).all()
+        yield batch, [owned[row_of[tuple(features)]] for features in batch.images.tolist()], labels
+
+
+@pytest.mark.parametrize("batches", ["pairs", "images"])
+def test_the_columns_are_all_labels_and_none_of_an_image_is_its_negative(root: Path, batches: str) -> None:
+    """Also where the pair of an image and its label is not in the batch, and where no image brought a label."""
+    owned = labels_of_images(root, "train")
+    drawn, beside, of_no_image = 0, 0, 0
+    for batch, of_images, labels in drawn_batches(root, batches, size=4):
+        assert len(labels) == len(set(labels)) and set(labels) == set().union(*owned)
+        mine = torch.tensor([[label in own for label in labels] for own in of_images])
+        assert (batch.positives | batch.ignore).equal(mine) and not (batch.positives & batch.ignore).any()
+        assert batch.positives.any(1).all()
         drawn, beside = drawn + int(batch.positives.sum()), beside + int(batch.ignore.sum())
-    assert beside > 0
+        of_no_image += int((~mine.any(0)).sum())
+    assert beside > 0 and of_no_image > 0
     # Each pair comes once; of images, two labels at most.
     counts = [len(labels) if batches == "pairs" else min(len(labels), 2) for labels in owned]
     assert drawn == sum(counts)
+
+
+@pytest.mark.parametrize("most", [2, 5, len(KINDS)])
+def test_of_a_larger_vocabulary_a_batch_has_its_labels_and_a_sample(
+    root: Path, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainables.data.batches.MOST_LABELS", most)
+    taken = []
+    for batch, of_images, labels in drawn_batches(root, "pairs", size=4):
+        drawn = batch.positives.any(0)
+        assert len(set(labels)) == len(labels) == max(most, int(drawn.sum()))
+        assert (batch.positives.sum(1) == 1).all()
+        mine = torch.tensor([[label in own for label in labels] for own in of_images])
+        assert (batch.positives | batch.ignore).equal(mine)
+        taken.append(labels)
+    assert taken == [labels for *_, labels in drawn_batches(root, "pairs", size=4)], "one seed, one sample"
+    assert set().union(*taken) == set().union(*labels_of_images(root, "train"))
+
+
+def looped(similarity: list[list[float]], pairs: list[tuple[int, int]], fits: list[list[bool]]) -> Iterator[tuple]:
+    """Yield the score of each drawn pair of a query and a candidate, and those of its negatives, in their order."""
+    for query, candidate in pairs:
+        row = zip(similarity[query], fits[query], strict=True)
+        yield similarity[query][candidate], [score for score, is_own in row if not is_own]
+
+
+def looped_warp(terms: list[tuple], uniform: torch.Tensor, margin: float) -> float:
+    """WARP of one direction, from the numbers it draws: negative after negative is counted, none is indexed."""
+    total = 0.0
+    for (own, negatives), for_draws, for_choice in zip(terms, *uniform.tolist(), strict=True):
+        violators = [score for score in negatives if score > own - margin]
+        if not violators:
+            continue
+        # The first draw n at which misses in all draws so far have a probability below the number.
+        draws, missed = 1, 1 - len(violators) / len(negatives)
+        while draws <= len(negatives) and missed**draws > 1 - for_draws:
+            draws += 1
+        if draws <= len(negatives):
+            rank = len(negatives) // draws
+            chosen = violators[math.floor(for_choice * len(violators))]
+            total += sum(1 / j for j in range(1, rank + 1)) * max(0.0, margin - own + chosen)
+    return total / len(terms)
+
+
+@pytest.mark.parametrize("batches", ["pairs", "images"])
+def test_losses_are_those_of_a_loop_over_images_and_all_labels(root: Path, batches: str) -> None:
+    """The negatives of an image are all labels that it lacks; a label that no pair of the batch has is no query."""
+    model, margin = build_model(config(), load_dataset("tags", root)), 0.5
+    for batch, of_images, labels in drawn_batches(root, batches, size=6):
+        scores = similarities(model, batch).detach().double()
+        fits = [[label in own for label in labels] for own in of_images]
+        pairs = [tuple(pair) for pair in batch.positives.nonzero().tolist()]
+        i2t = list(looped(scores.tolist(), pairs, fits))
+        turned = sorted((label, image) for image, label in pairs)
+        t2i = list(looped(scores.T.tolist(), turned, [list(column) for column in zip(*fits, strict=True)]))
+        hinges = [max(0.0, margin - own + score) for own, negatives in (*i2t, *t2i) for score in negatives]
+        masks = batch.positives, batch.ignore
+        assert float(build_loss("triplet", margin=margin)(scores, *masks)) == pytest.approx(sum(hinges))
+        torch.manual_seed(3)
+        found = float(build_loss("warp", margin=margin)(scores, *masks))
+        torch.manual_seed(3)
+        drawn = [torch.rand(2, len(pairs), dtype=torch.float64) for _ in range(2)]
+        expected = sum(looped_warp(terms, *rest) for terms, *rest in ((i2t, drawn[0], margin), (t2i, drawn[1], margin)))
+        assert found == pytest.approx(expected) and found > 0
+
+
+@pytest.mark.parametrize("loss", ["warp", "nt_xent"])
+def test_parts_of_a_batch_and_a_stack_train_as_the_whole(root: Path, loss: str) -> None:
+    data, settings = load_dataset("tags", root), config(loss=loss)
+    training = replace(settings.training, epochs=2, batches="images", captions_per_image=2)
+    whole = list(run_trial(replace(settings, training=training), data, device="cpu"))
+    parts = list(run_trial(replace(settings, training=replace(training, micro_batch=4)), data, device="cpu"))
+    for report, of_parts in zip(whole, parts, strict=True):
+        assert of_parts.metrics["train/loss"] == pytest.approx(report.metrics["train/loss"], rel=1e-4)
+    trials = [Trial(replace(settings, training=training), data, torch.device("cpu")) for _ in range(2)]
+    for trial in trials:
+        trial.begin_epoch()
+    assert train_stacked(trials) == pytest.approx([whole[0].metrics["train/loss"]] * 2, rel=1e-4)
 
 
 def test_ranks_are_those_of_the_matrix_of_images_and_labels(root: Path) -> None:
@@ -186,7 +277,7 @@ def test_bad_labels_are_named_with_their_line(root: Path, labels: str, problem: 
 
 def test_a_bank_folds_and_judgements_of_labels_are_refused(root: Path, capsys: pytest.CaptureFixture) -> None:
     data = load_dataset("tags", root)
-    with pytest.raises(ConfigError, match="warp.bank: a label of tags is that of several images"):
+    with pytest.raises(ConfigError, match="warp.bank: a batch of tags has the labels of train as candidates already"):
         check_modality(config(loss_parameters={"bank": 64}), data)
     place = ["--data-root", str(root)]
     train = ["train", "--set", "dataset=tags", "--set", "model=wsabie", "--set", "loss=warp", "--name", "one"]

@@ -28,6 +28,8 @@ STRUCTURES = {
     "no_negatives": torch.ones(2, 3, dtype=torch.bool),
 }
 
+LABELS = torch.tensor([[1, 0, 0, 1, 0, 0], [0, 0, 0, 1, 0, 0], [0, 0, 1, 0, 0, 0]], dtype=torch.bool)
+"""Images and all labels of a vocabulary, of which three are no image's: candidates of the images, and no queries."""
 
 Drawn = tuple[Tensor, Tensor, Tensor]
 """Similarity, positives and ignore."""

@@ -303,11 +303,12 @@ EXPECTED_WARP = {
 
 
 def queries(scores: Tensor, positives: Tensor, ignore: Tensor) -> Iterator[list[Pair]]:
-    """Yield the pairs of each query."""
+    """Yield the pairs of each query that has a positive."""
     for row, positive, ignored in zip(scores, positives.tolist(), ignore.tolist(), strict=True):
         own = [j for j, is_own in enumerate(positive) if is_own]
         negatives = [j for j in range(len(positive)) if not positive[j] and not ignored[j]]
-        yield [Pair(row, p, own, negatives) for p in own]
+        if own:
+            yield [Pair(row, p, own, negatives) for p in own]
 
 
 def loss(case: Case, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
@@ -315,9 +316,10 @@ def loss(case: Case, similarity: Tensor, positives: Tensor, ignore: Tensor | Non
     ignore = torch.zeros_like(positives) if ignore is None else ignore
     total = similarity.new_zeros(())
     for scores, own, ignored in ((similarity, positives, ignore), (similarity.T, positives.T, ignore.T)):
-        for pairs in queries(scores, own, ignored):
+        asked = list(queries(scores, own, ignored))
+        for pairs in asked:
             of_query = sum(case.term(pair) for pair in pairs)
-            total = total + (of_query / (2 * len(pairs) * len(scores)) if case.reduction == "means" else of_query)
+            total = total + (of_query / (2 * len(pairs) * len(asked)) if case.reduction == "means" else of_query)
     return total / positives.sum() if case.reduction == "per_pair" else total
 
 

@@ -9,7 +9,7 @@ import torch
 
 from orchestrator.experiment.plugins import load_plugins
 from tests.support.plugins import EXAMPLES, MEAN, write_plugin
-from tests.trainables.losses.batches import STRUCTURES, five_each, one_to_one, random_cosines
+from tests.trainables.losses.batches import LABELS, STRUCTURES, five_each, one_to_one, random_cosines
 from trainables.errors import DivergedError, PluginError
 from trainables.losses import Loss, NotANumberError, build_loss
 from trainables.losses.parameters import stack_losses
@@ -85,6 +85,13 @@ def test_stacked_trials_are_separate_trials(
     for place, loss in enumerate(losses):
         torch.manual_seed(3)
         torch.testing.assert_close(together[place], loss(similarity[place], positives))
+
+
+def test_labels_without_a_positive_are_left_out(tmp_path: Path) -> None:
+    load_plugins([str(write_plugin(tmp_path))])
+    similarity, loss, own = random_cosines(*LABELS.shape), build_loss("mean_gap"), LABELS.any(0)
+    ignore = (random_cosines(*LABELS.shape, seed=1) > 0.5) & ~LABELS
+    assert loss(similarity, LABELS, ignore) == loss(similarity[:, own], LABELS[:, own], ignore[:, own])
 
 
 def test_leading_dimensions_of_parameters_and_scores_are_broadcast(tmp_path: Path) -> None:
