@@ -196,8 +196,8 @@ class Sigmoid:
     ) -> Tensor:
         """Return the loss, shape (...), >= 0; arguments and errors as in ``directions``."""
         i2t, t2i = directions(similarity, positives, ignore, candidates)
-        images, captions = positives.shape
-        if candidates is not None:
+        images, captions = len(positives), t2i.scores.shape[-2]
+        if candidates is not None or captions < positives.shape[1]:
             return (self._costs(i2t) / images + self._costs(t2i) / captions) / 2
         # Both directions sum the same costs; each direction divides the sum by the number of its queries.
         return self._costs(i2t) * (1 / images + 1 / captions) / 2

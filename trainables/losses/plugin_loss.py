@@ -55,8 +55,8 @@ def make_loss(offer: Offer, place: str, build: Callable[..., Any]) -> type:
     def called(self: Any, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
         # A plug-in's code expects a positive in every row and column, so labels without one are left out.
         asked = directions(similarity, positives, ignore)[1]
-        scores, positives = asked.scores.mT, asked.positives.mT
-        ignored = torch.zeros_like(positives) if asked.ignored is None else asked.ignored.mT
+        scores, positives = asked.scores.mT.contiguous(), asked.positives.mT.contiguous()
+        ignored = torch.zeros_like(positives) if asked.ignored is None else asked.ignored.mT.contiguous()
         leading = tuple(torch.broadcast_shapes(scores.shape[:-2], *(shape for _, _, shape in _tensors(self))))
         computed = partial(_computed, compute, place, positives, ignored)
         if offer.options.get("vectorised", False):
