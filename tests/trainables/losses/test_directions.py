@@ -8,10 +8,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.trainables.losses import oracle
-from tests.trainables.losses.batches import STRUCTURES, Drawn, batches, five_each, one_to_one, random_cosines
+from tests.trainables.losses.batches import LABELS, STRUCTURES, Drawn, batches, five_each, one_to_one, random_cosines
 from tests.trainables.losses.test_losses import assert_same
 from trainables.losses import build_loss
-from trainables.losses.directions import directions, with_hardest
+from trainables.losses.directions import ConstantCandidates, directions, with_hardest
 
 WITH_NEGATIVES: dict[str, dict[str, Any]] = {
     "triplet": {},
@@ -70,3 +70,18 @@ def test_a_whole_number_may_be_written_with_a_point(name: str) -> None:
     scores = random_cosines(6, 6, seed=3)
     whole, point = (build_loss(name, **WITH_NEGATIVES[name], negatives=count) for count in (3, 3.0))
     assert point(scores, one_to_one(6)) == whole(scores, one_to_one(6))
+
+
+def test_a_label_of_no_image_is_a_candidate_and_no_query() -> None:
+    """Also beside the candidates of a bank, three images and four labels here."""
+    images, labels = LABELS.shape
+    scores, asked = random_cosines(images, labels, seed=5), [0, 2, 3]
+    i2t, t2i = directions(scores, LABELS)
+    assert i2t.scores.equal(scores) and i2t.negatives.equal(~LABELS)
+    assert t2i.scores.equal(scores.T[asked]) and t2i.negatives.equal(~LABELS.T[asked])
+    of_images = ConstantCandidates(random_cosines(images, labels + 4), torch.ones(images, 4, dtype=torch.bool))
+    of_labels = ConstantCandidates(random_cosines(labels, images + 3), torch.arange(labels * 3).view(-1, 3) % 2 == 0)
+    _, t2i = directions(scores, LABELS, None, (of_images, of_labels))
+    assert t2i.scores.equal(of_labels.scores[asked]) and t2i.negatives[:, images:].equal(of_labels.negatives[asked])
+    pairs = [(label, image) for label in asked for image in range(images) if LABELS[image, label]]
+    assert t2i.positive.tolist() == [float(of_labels.scores[pair]) for pair in pairs]
