@@ -339,7 +339,7 @@ def test_suggestions_are_those_of_a_study_that_optuna_keeps_itself(ledger: Ledge
 
 @pytest.mark.parametrize("loss", SPACES)
 def test_a_trial_of_the_journal_has_the_distributions_with_which_it_was_drawn(ledger: Ledger, loss: str) -> None:
-    experiment = make_experiment(losses=[loss], search={"sampler": "random", "trials": 8})
+    experiment = make_experiment(losses=[loss], models=["head"], search={"sampler": "random", "trials": 8})
     source = Studies(experiment, ledger)
     trials = list(iter(source.next, None))
     (study,) = source._studies.values()
