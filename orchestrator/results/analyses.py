@@ -19,6 +19,7 @@ References:
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -65,7 +66,13 @@ def early_answer(dataset: str, data: Mapping[str, Json]) -> Answer | None:
     """Return the answer about early epochs, from ``early_epochs`` of a dataset's studies; ``None`` without a study."""
     if not data:
         return None
-    headline, *notes = (text for study, early in data.items() for text in describe_early_epochs(study, early))
+    studies = Counter(early["loss"] for early in data.values())
+    said = Counter((early["loss"], text) for name, early in data.items() for text in describe_early_epochs(name, early))
+    # Repeated searches of a loss, and its models, mostly say the same.
+    headline, *notes = (
+        text if studies[loss] == 1 else f"{text.removesuffix('.')}, in {times} of {studies[loss]} studies."
+        for (loss, text), times in said.items()
+    )
     question = "Do early epochs rank trials like the last epoch?"
     return Answer("early_epochs", dataset, question, headline, notes=tuple(notes), figure="early", data=data)
 

@@ -12,7 +12,7 @@ from orchestrator.journal.epochs import Epochs
 from orchestrator.journal.history import History
 from orchestrator.journal.points import points_by_study, points_of
 from orchestrator.journal.trial import Trial, TrialState
-from orchestrator.results.analyses import FEWEST, describe_early_epochs, early_epochs, rank_correlations
+from orchestrator.results.analyses import FEWEST, describe_early_epochs, early_answer, early_epochs, rank_correlations
 from orchestrator.results.answers import summarise
 from tests.support.experiments import make_experiment
 from trainables.config import TrialConfig
@@ -130,3 +130,19 @@ def test_the_grace_of_some_studies_differs() -> None:
     assert {cell.loss: cell.scheduler.grace_epochs for cell in experiment.cells()} == {"nt_xent": 1, "triplet_sh": 3}
     histories = history_of([[1.0, 2.0]] * FEWEST, experiment)
     assert early_epochs(histories, points_by_study(histories.trials.values())) == {}, "all alike: there is no order"
+
+
+def test_searches_of_a_loss_that_say_the_same_are_counted() -> None:
+    curves = [[float(number), 10.0 + number] for number in range(FEWEST)]
+    history = history_of(curves, make_experiment(losses=["nt_xent"], scheduler={"name": "none"}))
+    (early,) = early_epochs(history, points_by_study(history.trials.values())).values()
+    said = "From epoch 1 of NT-Xent on, trials rank like in the last epoch: Kendall's τ is at least 0.5 over 6 settings"
+    late = early | {"first_telling_epoch": 2}
+    cases = {"a": early, "b": late, "c": early, "d": early | {"loss": "circle"}}
+    answer = early_answer("pets", cases)
+    assert answer is not None
+    assert [answer.headline, *answer.notes] == [
+        f"{said}, in 2 of 3 studies.",
+        f"{said}, in 1 of 3 studies.".replace("epoch 1", "epoch 2"),
+        f"{said}.".replace("NT-Xent", "Circle"),
+    ]
