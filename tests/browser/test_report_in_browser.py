@@ -234,7 +234,7 @@ def test_axes_are_logarithmic_where_the_space_is_and_colours_have_a_scale(browse
         page.wait_for_selector("#slices .xtitle:has-text('τ')")
         axis = "document.querySelector('#slices .plot')._fullLayout.xaxis"
         assert page.evaluate(f"{axis}.type") == "log"
-        assert page.locator("#slices .xtick text").all_text_contents() == ["0.01", "0.03", "0.1", "0.3"]
+        assert page.locator("#slices .xtick text").all_text_contents() == ["0.01", "0.03", "0.1", "0.3", "1"]
         assert page.locator("#contours .colorbar").count() == page.locator("#contours .plot").count() == 3
         assert page.locator("#parallel .annotation").count() >= 4 * 5
         fills = page.locator("#slices .point").evaluate_all("all => all.map((each) => each.style.fill)")
