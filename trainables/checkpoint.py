@@ -51,7 +51,7 @@ Outcome = EpochReport | DivergedError | UserError
 """Result of one of several trials after an epoch: its report, or the error that ended it."""
 
 
-Answer = Future[EpochReport | None]
+NextReport = Future[EpochReport | None]
 """The next report, ``None`` after the last."""
 
 _ONE_EPOCH = threading.Lock()
@@ -79,7 +79,7 @@ def run_ahead(
         on_step(step)
 
     stream = start(on_step=count)
-    asked: SimpleQueue[Answer | None] = SimpleQueue()
+    asked: SimpleQueue[NextReport | None] = SimpleQueue()
     # A daemon, because a process that is asked to end must not wait for the end of an epoch.
     thread = threading.Thread(target=_answer, args=(stream, asked), name="training", daemon=True)
     thread.start()
@@ -96,13 +96,13 @@ def run_ahead(
         thread.join()
 
 
-def _ask(asked: "SimpleQueue[Answer | None]") -> Answer:
-    answer: Answer = Future()
+def _ask(asked: "SimpleQueue[NextReport | None]") -> NextReport:
+    answer: NextReport = Future()
     asked.put(answer)
     return answer
 
 
-def _answer(stream: Generator[EpochReport, None, None], asked: "SimpleQueue[Answer | None]") -> None:
+def _answer(stream: Generator[EpochReport, None, None], asked: "SimpleQueue[NextReport | None]") -> None:
     while (answer := asked.get()) is not None:
         try:
             with _ONE_EPOCH:
