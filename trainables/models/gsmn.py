@@ -2,13 +2,9 @@
 
 Regions and words are encoded as in SCAN. Each word attends to the regions, and each region to the words (lambda is
 ``lambda_softmax``). A node's matching vector x has the cosines of BLOCKS equal parts of the node q and of what it
-attended to, c. Nothing of the size of c is computed, because the cosines need products alone: with s_b the products of
-a part of q with that part of the other side, and G_b the products of that part of the other side with itself,
-
-    q_b . c_b = sum_k alpha_k s_bk        |c_b|^2 = sum_kk' alpha_k G_b,kk' alpha_k'
-
-The matching vectors pass through a graph convolution of KERNELS linear maps W_k (16 -> 4) to h, and a perceptron. The
-score of a side is the mean over its nodes, and the similarity is the sum of both sides: a number without bounds.
+attended to, c, by ``block_products``. The matching vectors pass through a graph convolution of KERNELS linear maps W_k
+(16 -> 4) to h, and a perceptron. The score of a side is the mean over its nodes, and the similarity is the sum of both
+sides: a number without bounds.
 
     words     h_i = concat_k W_k sum_j w_ij x_j     dense: w_ij = softmax_j lambda u_i . u_j, for words u
                                                     sparse: w_i = a_i * w_i / |a_i * w_i|, for the parse's adjacency a
@@ -19,8 +15,7 @@ That is ``graph: paper``. The published code sums copies of the node itself in p
 published`` x_j is x_i. The weights of words then sum to 1 and vanish, dense or sparse, and no parse is read. There the
 maps of words have biases.
 
-Each block of pairs is computed again in the backward pass, so that memory grows with the nodes and not with pairs of
-nodes.
+The scores of nodes are computed again in the backward pass, a block of pairs at a time.
 
 References:
     [Liu2020] Liu et al., Graph Structured Network for Image-Text Matching. arXiv:2004.00277; code
@@ -28,22 +23,20 @@ References:
 """
 
 import math
-from typing import Any, NamedTuple, cast
+from itertools import product
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import leaky_relu, normalize
+from torch.nn.functional import normalize
 from torch.utils.checkpoint import checkpoint
 
-from trainables.model_parameters import GSMN_PARTS, MODEL_TABLE
+from trainables.model_parameters import MODEL_TABLE
+from trainables.models.block_products import BLOCKS, Side, block_products
 from trainables.models.scan import SMALL, RegionWordModel
-from trainables.models.scan import chosen as chosen_sets
 from trainables.representations import CaptionInputs, Captions, ImageInputs, Sets
 
 PARAMETERS = MODEL_TABLE["gsmn"].parameters
-
-BLOCKS = GSMN_PARTS
-"""Parts of a vector whose cosines are a matching vector."""
 
 KERNELS, KERNEL_SIZE = 8, 4
 """Linear maps of a graph convolution, and the numbers that each gives."""
@@ -126,15 +119,19 @@ class GSMN(RegionWordModel):
             geometry = geometry.sum(2, keepdim=True)
         size = self.image_projection.out_features
         parts = zip(images.vectors[..., :size].split(rows), images.inside.split(rows), strict=True)
-        blocks = [_Side.of(*part).members_first() for part in parts]
-        found = []
-        for places in order.split(GROUP):
-            group = chosen_sets(captions, places)
-            words = _Side.of(group.vectors[..., :size], group.inside)
-            neighbours = self._neighbours(group) if self.propagates else None
-            pairs = zip(blocks, geometry.split(rows), strict=True)
-            found.append(torch.cat([self._block(block, words, part, neighbours) for block, part in pairs], dim=1))
-        return torch.cat(found)[order.argsort().to(found[0].device)].mT
+        regions = [Side.of(*part).members_first() for part in parts]
+        groups = _groups(captions, order)
+        words = [Side.of(group.vectors[..., :size], group.inside) for group in groups]
+        neighbours = [self._neighbours(group) if self.propagates else None for group in groups]
+        blocks = list(product(zip(regions, geometry.split(rows), strict=True), zip(words, neighbours, strict=True)))
+        found = [
+            self._of_block(matched, *of_images, *of_captions)
+            for matched, (of_images, of_captions) in zip(
+                block_products(regions, words, self.lambda_softmax), blocks, strict=True
+            )
+        ]
+        columns = [torch.cat(found[start : start + len(words)]) for start in range(0, len(found), len(words))]
+        return torch.cat(columns, dim=1)[order.argsort().to(found[0].device)].mT
 
     def _neighbours(self, words: Sets) -> Tensor:
         """Return the weights w of words on words, (Y, T, T), 0 outside of the captions."""
@@ -147,9 +144,10 @@ class GSMN(RegionWordModel):
             weights = normalize(weights * adjacent, dim=-1, eps=SMALL)
         return weights * inside[..., None]
 
-    def _block(self, regions: "_Side", words: "_Side", geometry: Tensor, neighbours: Tensor | None) -> Tensor:
+    def _of_block(
+        self, products: tuple[Tensor, ...], regions: Side, geometry: Tensor, words: Side, neighbours: Tensor | None
+    ) -> Tensor:
         """Return the similarities (Y, X) of captions to images."""
-        products = _Products.apply(*regions, *words, self.lambda_softmax)
         lengths = words.lengths[..., None], regions.lengths.mT[:, None]
         arguments = products, lengths, regions.inside, words.inside, geometry, neighbours
         if not torch.is_grad_enabled():
@@ -160,54 +158,38 @@ class GSMN(RegionWordModel):
 
     def _scored(
         self,
-        products: tuple[Tensor, Tensor, Tensor, Tensor],
+        products: tuple[Tensor, ...],
         lengths: tuple[Tensor, Tensor],
         in_image: Tensor,
         in_caption: Tensor,
         geometry: Tensor,
         neighbours: Tensor | None,
     ) -> Tensor:
-        """Return the similarities (Y, X) of captions to images, of the products of ``_Products``."""
-        of_words = _cosines(*products[:2], lengths[0])
-        of_regions = _cosines(*products[2:], lengths[1]).permute(3, 0, 1, 2)
+        """Return the similarities (Y, X) of captions to images, of the block's products."""
+        words, word_squares, regions, region_squares = products
+        of_words = _cosines(words, word_squares, lengths[0])
+        of_regions = _cosines(regions, region_squares, lengths[1])
         if neighbours is not None:
             of_words = neighbours @ of_words
         textual = self.words_graph(self.words_graph.convolve(of_words.flatten(1)[None])).view_as(of_words[0])
-        mapped = self.regions_graph.convolve(of_regions.flatten(2)).view(len(geometry), KERNELS, -1, in_image.shape[1])
-        mapped = mapped @ geometry if self.propagates else mapped * geometry
-        nodes = mapped.view(len(geometry), KERNELS * KERNEL_SIZE, -1)
-        visual = self.regions_graph(nodes).view(len(geometry), -1, in_image.shape[1])
+        visual = self._of_neighbours(of_regions, geometry) if self.propagates else self._of_copies(of_regions, geometry)
         textual = textual.masked_fill(~in_caption[..., None], 0.0).sum(1) / in_caption.sum(1)[:, None]
-        return textual + (visual.masked_fill(~in_image[:, None], 0.0).sum(2) / in_image.sum(1)[:, None]).mT
+        return textual + visual.masked_fill(~in_image.mT, 0.0).sum(1) / in_image.sum(1)
 
+    def _of_copies(self, matching: Tensor, geometry: Tensor) -> Tensor:
+        """Return the scores of regions (Y, R, X), of matching vectors (BLOCKS, Y, R, X), for the published graph."""
+        mapped = self.regions_graph.convolve(matching.flatten(1)[None]).view(KERNELS, KERNEL_SIZE, *matching.shape[1:])
+        factors = geometry.permute(1, 2, 3, 0).contiguous()[:, :, None]
+        scores: Tensor = self.regions_graph((mapped * factors).view(1, KERNELS * KERNEL_SIZE, -1))
+        return scores.view_as(matching[0])
 
-class _Side(NamedTuple):
-    """The sets of one side of a block of pairs: N sets of M members."""
-
-    parts: Tensor
-    """The parts of vectors, each contiguous, (BLOCKS, N, M, E / BLOCKS)."""
-    grams: Tensor
-    """Products of a set's members, part by part, (N, BLOCKS * M, M)."""
-    halves: Tensor
-    """Those of members k <= k', doubled where k < k', (N, BLOCKS, M (M + 1) / 2); without a gradient."""
-    inside: Tensor
-    """Which members there are, bool, (N, M)."""
-    lengths: Tensor
-    """Lengths of the parts, (BLOCKS, N, M)."""
-
-    @classmethod
-    def of(cls, vectors: Tensor, inside: Tensor) -> "_Side":
-        """Take vectors (N, M, E)."""
-        parts = vectors.unflatten(-1, (BLOCKS, -1)).transpose(1, 2)
-        grams = parts @ parts.mT
-        above, below = torch.triu_indices(*grams.shape[-2:], device=vectors.device)
-        halves = grams.detach()[..., above, below] * torch.where(above == below, 1.0, 2.0).to(vectors)
-        parts = parts.transpose(0, 1).contiguous()
-        return cls(parts, grams.flatten(1, 2), halves, inside, parts.norm(dim=-1))
-
-    def members_first(self) -> "_Side":
-        """Return the same with parts of (BLOCKS, M, N, E / BLOCKS)."""
-        return self._replace(parts=self.parts.transpose(1, 2).contiguous())
+    def _of_neighbours(self, matching: Tensor, geometry: Tensor) -> Tensor:
+        """Return the scores of regions (Y, R, X), of matching vectors (BLOCKS, Y, R, X), for the graph of the paper."""
+        images, regions = len(geometry), matching.shape[2]
+        mapped = self.regions_graph.convolve(matching.permute(3, 0, 1, 2).flatten(2))
+        nodes = (mapped.view(images, KERNELS, -1, regions) @ geometry).view(images, KERNELS * KERNEL_SIZE, -1)
+        scores: Tensor = self.regions_graph(nodes)
+        return scores.view(images, -1, regions).permute(1, 2, 0)
 
 
 class _Scorer(nn.Module):
@@ -282,111 +264,15 @@ def _adjacency(heads: Tensor) -> Tensor:
     return (joined + joined.mT + itself).clamp(max=1)
 
 
-def _attend(products: Tensor, in_image: Tensor, in_caption: Tensor, sharpness: float) -> tuple[Tensor, Tensor]:
-    """Return the attention of words on regions, and of regions on words, from products (Y, T, R, X), in that shape."""
-    clipped = leaky_relu(products, 0.1)
-    of_words, of_regions = (
-        clipped * (sharpness / clipped.square().sum(side, keepdim=True).clamp(min=SMALL**2).sqrt()) for side in (1, 2)
-    )
-    # A caption's padding would have weights of nothing alone, which is NaN.
-    of_words = of_words.masked_fill(~in_image.mT, -torch.inf).softmax(2)
-    of_regions = of_regions.masked_fill(~in_caption[..., None, None], -torch.inf).softmax(1)
-    return of_words, of_regions
+def _groups(captions: Sets, order: Tensor) -> list[Sets]:
+    """Return captions in an order, a group at a time, each without the padding of all its members."""
+    vectors = captions.vectors.index_select(0, order.to(captions.vectors.device))
+    lengths = captions.lengths[order].split(GROUP)
+    parts = zip(vectors.split(GROUP), lengths, strict=True)
+    return [Sets(part[:, : int(counts.max())], counts) for part, counts in parts]
 
 
 def _cosines(products: Tensor, squares: Tensor, own: Tensor) -> Tensor:
     # The derivative of a square root at 0 is infinite; a length of 0 has products of 0 as well.
     lengths = squares.clamp(min=SMALL**2).sqrt()
     return products / (own * lengths).clamp(min=SMALL)
-
-
-class _Products(torch.autograd.Function):
-    """The products that the cosines of matching vectors need, for a block of pairs.
-
-    The products of words with regions are computed again in the backward pass, part by part. The lengths of what was
-    attended to are products of matrices as well, for the members k of a context and all queries at once:
-
-        |c_b|^2 = sum over k <= k' of (alpha_k alpha_k') (G_b,kk' + [k < k'] G_b,k'k)
-    """
-
-    @staticmethod
-    def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return q_b . c_b and |c_b|^2 of words, (BLOCKS, Y, T, X), and of regions, (BLOCKS, Y, R, X).
-
-        Arguments are a ``_Side`` of X images, members first, one of Y captions, and the sharpness.
-        """
-        images, captions, sharpness = _Side(*arguments[:5]), _Side(*arguments[5:10]), arguments[10]
-        ctx.save_for_backward(*arguments[:10])
-        ctx.sharpness = sharpness
-        products = _between(images, captions)
-        on_regions, on_words = _attend(products.sum(0), images.inside, captions.inside, sharpness)
-        of_words = on_words.new_empty(*products.shape[:3], products.shape[4])
-        of_regions = on_words.new_empty(*products.shape[:2], *products.shape[3:])
-        weighted = torch.empty_like(on_regions)
-        for part, own in enumerate(products):
-            torch.sum(torch.mul(on_regions, own, out=weighted), 2, out=of_words[part])
-            torch.sum(torch.mul(on_words, own, out=weighted), 1, out=of_regions[part])
-        word_squares = _squares(_by_image(on_regions), images.halves).view(-1, BLOCKS, *on_words.shape[:2])
-        region_squares = _squares(on_words.flatten(2), captions.halves).view(-1, BLOCKS, *on_words.shape[2:])
-        word_squares, region_squares = word_squares.permute(1, 2, 3, 0), region_squares.transpose(0, 1)
-        return of_words, word_squares.contiguous(), of_regions, region_squares.contiguous()
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """Compute the products again, then the gradients of the attention, and of regions, words and their products."""
-        images, captions = _Side(*ctx.saved_tensors[:5]), _Side(*ctx.saved_tensors[5:])
-        products = _between(images, captions)
-        with torch.enable_grad():
-            leaf = products.sum(0).requires_grad_()
-            attention = _attend(leaf, images.inside, captions.inside, ctx.sharpness)
-        on_regions, on_words = (part.detach() for part in attention)
-        of_words, of_regions = gradients[0][..., None, :], gradients[2][:, :, None]
-        word_squares, region_squares = gradients[1].permute(3, 0, 1, 2).flatten(2), gradients[3].transpose(0, 1)
-        by_image, image_grams = _squares_backward(_by_image(on_regions), images.grams, word_squares)
-        by_caption, caption_grams = _squares_backward(on_words.flatten(2), captions.grams, region_squares.flatten(2))
-        by_words = by_image.unflatten(2, on_words.shape[:2]).permute(2, 3, 1, 0).contiguous()
-        by_regions = by_caption.view_as(on_words)
-        for part, own in enumerate(products):
-            by_words.addcmul_(of_words[part], own)
-            by_regions.addcmul_(of_regions[part], own)
-        (of_products,) = torch.autograd.grad(attention, leaf, [by_words, by_regions])
-        whole = torch.empty_like(of_products)
-        flat = whole.view(on_words.shape[:2].numel(), -1)
-        of_images, of_captions = torch.empty_like(images.parts), torch.empty_like(captions.parts)
-        for part in range(BLOCKS):
-            torch.addcmul(of_products, on_regions, of_words[part], out=whole).addcmul_(on_words, of_regions[part])
-            torch.mm(flat.mT, captions.parts[part].flatten(0, 1), out=of_images[part].flatten(0, 1))
-            torch.mm(flat, images.parts[part].flatten(0, 1), out=of_captions[part].flatten(0, 1))
-        return of_images, image_grams, None, None, None, of_captions, caption_grams, None, None, None, None
-
-
-def _between(images: _Side, captions: _Side) -> Tensor:
-    """Return the products of words with regions, part by part, (BLOCKS, Y, T, R, X)."""
-    products = captions.parts.flatten(1, 2) @ images.parts.flatten(1, 2).mT
-    return products.view(*captions.parts.shape[:3], *images.parts.shape[1:3])
-
-
-def _squares(attention: Tensor, halves: Tensor) -> Tensor:
-    """Return |c_b|^2, (N, BLOCKS, Q), of attention (N, M, Q) on M members with the ``halves`` of their products."""
-    contexts, count, queries = attention.shape
-    both = attention.new_empty(contexts, halves.shape[-1], queries)
-    start = 0
-    for member in range(count):
-        stop = start + count - member
-        torch.mul(attention[:, member, None], attention[:, member:], out=both[:, start:stop])
-        start = stop
-    return halves @ both
-
-
-def _squares_backward(attention: Tensor, grams: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradients of attention (N, M, Q) and of ``grams``, of that of the squares (N, BLOCKS, Q)."""
-    contexts, count, queries = attention.shape
-    weighted = attention.new_empty(contexts, BLOCKS, count, queries)
-    torch.mul(gradient.contiguous()[:, :, None], attention[:, None], out=weighted)
-    flat = weighted.flatten(1, 2)
-    return (grams.mT @ flat).mul_(2), flat @ attention.mT
-
-
-def _by_image(attention: Tensor) -> Tensor:
-    """Return attention (Y, T, R, X) as (X, R, Y T)."""
-    return attention.permute(3, 2, 0, 1).flatten(2)
