@@ -98,7 +98,7 @@ FAR = [candidate(loss, loss, 150.0) for loss in ("sigmoid", "smooth_ap", "warp")
 ALIKE = (("a", "nt_xent"), ("b", "triplet_sh"))
 CLOSE_IMAGES = [IMAGES[0], candidate("ccc", "triplet_sh", 195.0, images=20.0, margin=0.2)]
 
-ZERO_SHOT = replace(NT, label="z", model="clip", parameters={"model.trained": "none"})
+ZERO_SHOT = replace(NT, label="z", model="clip", loss="zero_shot", parameters={"model.trained": "none"})
 
 STUDIES: Sequence[tuple[str, Sequence[Runs], str | None]] = (
     ("two losses, over seeds and images", IMAGES, None),
@@ -158,6 +158,11 @@ def question_cases() -> Iterator[tuple[str, Answer]]:
         ("a loss that lost its searches", [NT, SH, CIRCLE, LOST]),
     ):
         yield when, answer_questions(verdict_of([searched_repeatedly(loss) for loss in losses]))[0]
+    value = {RunId(0, 0): {"test/rsum": 150.0, "val/rsum": 150.0}}
+    constant = replace(ZERO_SHOT, values=value, has_seeds=False, is_constant=True)
+    tuned = [replace(searched_repeatedly(loss), model="clip") for loss in (NT, SH)]
+    for answer in answer_questions(verdict_of([*tuned, constant], "z")):
+        yield "beside a pretrained model, not trained", answer
     for answer in answer_questions(replace(verdict_of([NT, SH], "ccc"), named_baseline=True)):
         if answer.key == "published":
             yield "better than a baseline that the experiment names", answer

@@ -279,6 +279,10 @@ MODEL_PARAMETERS: NameTable[Entries] = NameTable(
 """Model -> parameter -> its entry, of plug-ins too."""
 
 
+ZERO_SHOT = "zero_shot"
+"""In place of a loss, the name of a pretrained model that is not trained."""
+
+
 def published_parameters(model: str) -> dict[str, object]:
     """Return the parameters of a pretrained model as it was published; empty for a model that is always trained."""
     return {name: entry.published for name, entry in MODEL_PARAMETERS[model].items() if entry.published is not None}

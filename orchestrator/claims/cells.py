@@ -248,7 +248,7 @@ def _trials(candidate: Runs, confirmation: Confirmation) -> dict[RunId, Trial]:
     for trial in confirmation.repeats:
         is_own = trial.candidate == candidate.label
         if confirmation.is_repeated:
-            is_own = (trial.config.model, trial.config.loss) == candidate.kind
+            is_own = (trial.config.model, trial.compared_loss) == candidate.kind
         run = RunId(trial.search if confirmation.is_repeated else 0, trial.config.seed)
         if is_own and run in candidate.values and trial.epochs:
             trials[run] = trial

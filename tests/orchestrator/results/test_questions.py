@@ -126,16 +126,16 @@ def test_the_coefficients_pay_for_losses_that_the_winner_does_not_beat() -> None
 def test_it_is_said_whether_fine_tuning_is_better_or_worse_than_zero_shot(zero_shot: float, verdict: str) -> None:
     """The zero-shot model has one value, whatever the seed; the winner was chosen on val, where it is lower."""
     as_published = replace(
-        candidate("z", "nt_xent", [zero_shot] * 5, val=80.0), model="clip", parameters={"model.trained": "none"}
+        candidate("z", "zero_shot", [zero_shot] * 5, val=80.0), model="clip", parameters={"model.trained": "none"}
     )
     tuned = replace(THREE_LOSSES[0], model="clip")
     answer = ask([tuned, as_published], baseline="z")["published"]
-    assert answer.verdict == verdict and "published settings (NT-Xent, trained = none)" in answer.headline
+    assert answer.verdict == verdict and "published settings (Zero-shot, trained = none)" in answer.headline
     assert "The published settings are the pretrained model, which was not trained (zero-shot)." in answer.notes
     # Where it is best on val too, it wins.
-    best = replace(as_published, values=candidate("z", "nt_xent", [120.0] * 5).values)
+    best = replace(as_published, values=candidate("z", "zero_shot", [120.0] * 5).values)
     won = ask([tuned, best], baseline="z")["published"]
-    assert won.headline == "The published settings (NT-Xent, trained = none) win."
+    assert won.headline == "The published settings (Zero-shot, trained = none) win."
     assert won.notes[-1] == "No confirmed training was better than the pretrained model on val."
     assert not any("zero-shot" in note for note in ask([*THREE_LOSSES[:3]], baseline="t1")["published"].notes)
 
