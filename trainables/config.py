@@ -296,10 +296,11 @@ def check_bank(model: str, loss: str, bank: int) -> None:
 
 
 def similarity_notes(config: "TrialConfig") -> Iterator[str]:
-    """Yield a sentence if a loss takes similarities to be cosines, and those of the model are none."""
+    """Yield a sentence if a loss may take similarities to be cosines, and those of the model are none."""
     model, loss = MODEL_TABLE.get(config.model), LOSS_TABLE.get(config.loss)
-    if model is not None and loss is not None and loss.takes_cosines and not model.is_bounded:
-        yield f"{config.model}: its similarities have no bounds, and {config.loss} {loss.takes_cosines}"
+    takes = "is a plug-in's loss, which may take cosines for granted" if loss is None else loss.takes_cosines
+    if takes and model is not None and not model.is_bounded(config.model_parameters):
+        yield f"{config.model}: its similarities go beyond [-1, 1], and {config.loss} {takes}"
 
 
 def derive_seed(seed: int, *purpose: str | int, bits: int = 63) -> int:

@@ -89,9 +89,9 @@ def test_gradient_is_that_of_the_formula(case: oracle.Case) -> None:
         value, gradient = value_and_gradient(build_loss(case.name, **case.parameters), similarity, positives, ignore)
         leaf = similarity.clone().requires_grad_()
         expected = oracle.loss(case, leaf, positives, ignore)
-        torch.testing.assert_close(value, expected.detach(), rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(value, expected.detach(), rtol=1e-10, atol=1e-10)
         (expected + 0 * leaf.sum()).backward()
-        torch.testing.assert_close(gradient, leaf.grad, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(gradient, leaf.grad, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -100,6 +100,14 @@ def test_collapsed_scores_have_finite_gradients(name: str) -> None:
         for score in (1.0, -1.0, 0.0):
             value, gradient = value_and_gradient(build_loss(name), torch.full(positives.shape, score), positives)
             assert value.isfinite() and gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("case", oracle.CASES.values(), ids=oracle.CASES)
+def test_similarities_without_bounds_have_finite_gradients(case: oracle.Case) -> None:
+    loss = build_loss(case.name, **case.parameters)
+    for positives in (*STRUCTURES.values(), LABELS):
+        value, gradient = value_and_gradient(loss, 200 * random_cosines(*positives.shape, seed=3).float(), positives)
+        assert value.isfinite() and gradient.isfinite().all()
 
 
 @pytest.mark.parametrize("structure", ["captions", "many_to_many", "labels"])
