@@ -137,6 +137,7 @@ STUDIES: Sequence[tuple[str, Sequence[Runs], str | None]] = (
     ("two settings that tie", [NT, NEAR], None),
     ("three settings", [NT, COLD, candidate("g", "nt_xent", 170.0, temperature=1.0)], None),
     ("a single candidate", [NT], None),
+    ("two settings of others lead", [BEST_ON_VAL, SH, candidate("bb", "warp", 172.45, val=160.0)], None),
     ("better than the published settings", [NT, SH], "ccc"),
     ("no better than the published settings", [NT, SH_NEAR], "ccc"),
     ("the published settings win", [NT, SH], "a"),
@@ -378,8 +379,12 @@ def analysis_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
         yield answer.question, when, answer.sentences
     known = {"test/judged_flickr8k/i2t_top10_judged": 0.62}
     nt = replace(NT, values={run: {**metrics, **known} for run, metrics in NT.values.items()})
-    for when, winner, other in (("the same verdict", nt, SH), ("another verdict", NT, SH_NEAR)):
-        answer = judged_answer(verdict_of([winner, SH]), {"flickr8k": {"rsum": verdict_of([winner, other])}})
+    for when, before, after in (
+        ("the same verdict", [nt, SH], [nt, SH]),
+        ("another verdict", [NT, SH], [NT, SH_NEAR]),
+        ("a candidate alone", [NT], [NT]),
+    ):
+        answer = judged_answer(verdict_of(before), {"flickr8k": {"rsum": verdict_of(after)}})
         assert answer is not None
         yield answer.question, when, answer.sentences
     stopped = history_of(24)

@@ -337,8 +337,8 @@ class Confirmation:
             return (loss, []) if known else (None, [f"the baseline {loss!r} was not confirmed on {self.dataset}"])
         labels = [candidate.label for candidate in self.candidates]
         if self.is_repeated:
-            lost = [f"the zero-shot model, {self.plan.baseline}, was not evaluated"] if self.plan.baseline else []
-            return (self.plan.baseline, []) if self.plan.baseline in labels else (None, lost)
+            # The zero-shot model of the plan, if there is one.
+            return self.plan.baseline if self.plan.baseline in labels else None, []
         if known_experiment(self.history) is None:
             # Without the search spaces, e.g. because a plug-in is missing, the plan says which settings are published.
             unknown = "this version refuses the experiment, so the published settings are not known"

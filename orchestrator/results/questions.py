@@ -192,8 +192,8 @@ class _Questions:
             return ()
         if not candidate.is_constant:
             return (NOT_TRAINED,)
-        units, also = self._verdict.unit.plural, "" if self._verdict.images is None else " and the test images"
-        return NOT_TRAINED, f"It has one value: the {units} of the other side{also} vary in the test (one-sample)."
+        units = self._verdict.unit.plural
+        return NOT_TRAINED, f"It has one value: the test is a one-sample test over the {units} of the other side."
 
     def _what_would_settle(self, answers: Sequence[Answer]) -> list[Answer]:
         """Return the answer to (d) where an answer is open."""
@@ -320,20 +320,25 @@ class _Questions:
             yield f"{names[self._winner.label]} beats {count} of {len(pairs)}; see the table."
         elif beaten:
             yield f"{names[self._winner.label]} beats {listed(beaten)}."
-        asked = (self._verdict.pair_of.get(other.label) for other in self._verdict.others(question))
-        if any(pair is not None and self._is_tied_by_choice(pair) for pair in asked):
+        asked = [self._verdict.pair_of.get(other.label) for other in self._verdict.others(question)]
+        apart = [pair for pair in asked if pair is not None and self._is_tied_without_0(pair)]
+        if any((pair.p or 0.0) > (pair.comparison.p or 0.0) for pair in apart):
             yield "An interval is of its pair alone; p also counts the choice of the winner among its candidates."
+        elif any(pair is not conclusion.deciding for pair in apart):
+            # Of the pair that decides, the headline says the level.
+            yield f"An interval has 95 %; a difference counts where p is at most {self._verdict.level:g}."
 
-    def _is_tied_by_choice(self, pair: Pair) -> bool:
-        """Whether the test of a tie finds a difference, which version 0.2 called *better* in its tables."""
+    def _is_tied_without_0(self, pair: Pair) -> bool:
+        """Whether a tie has an interval without 0, or a test that finds a difference without counting the choice."""
         p, interval = pair.comparison.p, pair.interval
-        if pair.verdict is not Verdict.TIE or p is None or interval is None or (pair.p or 0.0) <= p:
+        if pair.verdict is not Verdict.TIE or p is None or interval is None:
             return False
         return p <= self._verdict.level or not interval.low <= 0 <= interval.high
 
     def _new_images(self, pair: Pair | None) -> Iterator[str]:
         test = None if pair is None else pair.comparison.test
-        if test is None or test.images is None:
+        # Beside a tie, a probability of its pair alone would say more than its p.
+        if pair is None or test is None or test.images is None or pair.verdict is Verdict.TIE:
             return
         least, chance = self._verdict.smallest_difference, probability_text(test.probability_beyond(0.0))
         by = f", by at least {least:g} {metric_name(self._verdict.metric)} with probability "

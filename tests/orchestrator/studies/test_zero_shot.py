@@ -147,7 +147,7 @@ def test_the_page_says_which_side_varies(ledger: Ledger, zero_shot: float, verb:
     answers = {answer.key: answer for answer in answer_questions(verdict)}
     published = answers["published"]
     assert f"{verb} " in published.headline.replace(".", " ") and "Zero-shot, trained = none" in published.headline
-    said = "It has one value: the searches of the other side vary in the test (one-sample)."
+    said = "It has one value: the test is a one-sample test over the searches of the other side."
     assert said in published.notes
     loss = answers["loss"]
     assert loss.table is not None
