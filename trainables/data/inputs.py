@@ -270,16 +270,32 @@ def input_numbers(
 
 
 def describe_inputs(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return key -> ``file``, and ``shape``, ``dtype``, ``missing`` (rows of length 0) of arrays."""
+    """Return key -> ``file``, and ``sentences``, or ``shape``, ``dtype`` and ``about_lengths`` of arrays."""
     described: dict[str, dict[str, Any]] = {}
     for name in found_inputs(folder):
         for path in INPUTS[name].files(folder):
             about: dict[str, Any] = {"file": str(path.relative_to(folder))}
             if isinstance(INPUTS[name], ImageInput):
                 array = open_features(path)
-                lengths = lengths_of(path, array)
-                about |= {"shape": list(array.shape), "dtype": array.dtype.name}
-                if lengths is not None:
-                    about |= {"missing": int((lengths == 0).sum())}
+                about |= {"shape": list(array.shape), "dtype": array.dtype.name, **about_lengths(path, array)}
+            else:
+                about |= remembered(path, _count_sentences)
             described[input_key(name, path) if "shape" in about else name] = about
     return described
+
+
+def about_lengths(path: Path, array: np.ndarray) -> dict[str, Any]:
+    """Return ``missing`` (rows of length 0), and ``members``, the fewest and the most of another row.
+
+    Empty where no lengths lie beside the array.
+    """
+    lengths = lengths_of(path, array)
+    if lengths is None:
+        return {}
+    some = lengths[lengths > 0]
+    return {"missing": len(lengths) - len(some), "members": [int(some.min()), int(some.max())] if len(some) else [0, 0]}
+
+
+def _count_sentences(path: Path) -> dict[str, int]:
+    entry = next(entry for entry in INPUTS.values() if isinstance(entry, CaptionInput) and path.name in entry.names)
+    return {"sentences": len({sentence.place for sentence in entry.read(path, []).values()})}
