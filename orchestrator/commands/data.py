@@ -319,7 +319,8 @@ def _lines(description: Description, vocabulary: str) -> Iterator[str]:
     for key, about in description.inputs.items():
         shape = f" {tuple(about['shape'])} {about['dtype']}" if "shape" in about else ""
         missing = f", missing in {about['missing']:,} rows" if about.get("missing") else ""
-        yield f"input {key}: {about['file']}{shape}{missing}"
+        count = f", {about['sentences']:,} sentences" if "sentences" in about else ""
+        yield f"input {key}: {about['file']}{shape}{missing}{count}"
     if description.zero_shot is not None:
         yield zero_shot_text(description.zero_shot, description.splits["val"]["chance_rsum"])
     if description.splits and not description.features:

@@ -65,6 +65,12 @@ class ImageInput:
         found = (path for suffix in (".npy", SAFETENSORS) for path in folder.glob(f"{self.pattern}{suffix}"))
         return sorted(path for path in found if not path.stem.endswith("_lengths"))
 
+    def orphans(self, folder: Path) -> list[str]:
+        """Return a problem for each file of lengths without its array."""
+        known = set(map(lengths_file, self.files(folder)))
+        found = sorted(folder.glob(f"{self.pattern}_lengths.npy")) if self.has_lengths else []
+        return [f"{path}: has no array of that name beside it" for path in found if path not in known]
+
     def sidecars(self, folder: Path) -> list[Path]:
         """Return the files of lengths."""
         return [path for path in map(lengths_file, self.files(folder)) if self.has_lengths and path.exists()]
@@ -269,17 +275,28 @@ def input_numbers(
     return numbers
 
 
-def describe_inputs(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return key -> ``file``, and ``shape``, ``dtype``, ``missing`` (rows of length 0) of arrays."""
+def describe_inputs(
+    corpus: Corpus, folder: Path, tokenizer: Tokenizer, problems: list[str]
+) -> dict[str, dict[str, Any]]:
+    """Return key -> ``file``, of arrays ``shape``, ``dtype`` and ``missing`` (rows of length 0), else ``sentences``.
+
+    Captions without a sentence in a file of sentences are problems.
+    """
     described: dict[str, dict[str, Any]] = {}
     for name in found_inputs(folder):
-        for path in INPUTS[name].files(folder):
+        entry = INPUTS[name]
+        for path in entry.files(folder):
             about: dict[str, Any] = {"file": str(path.relative_to(folder))}
-            if isinstance(INPUTS[name], ImageInput):
+            if isinstance(entry, ImageInput):
                 array = open_features(path)
                 lengths = lengths_of(path, array)
                 about |= {"shape": list(array.shape), "dtype": array.dtype.name}
                 if lengths is not None:
                     about |= {"missing": int((lengths == 0).sum())}
-            described[input_key(name, path) if "shape" in about else name] = about
+                described[input_key(name, path)] = about
+                continue
+            sentences = entry.read(path, problems)
+            number_captions(corpus, path, sentences, entry.number, tokenizer, problems)
+            # A sentence whose words do not spell its text has two keys.
+            described[name] = {**about, "sentences": len(set(map(id, sentences.values())))}
     return described
