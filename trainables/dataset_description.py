@@ -19,8 +19,8 @@ from trainables.data.dataset import (
     members_of,
     tokenizer_of,
 )
-from trainables.data.features import inspect_features
-from trainables.data.inputs import describe_inputs, found_inputs
+from trainables.data.features import inspect_features, open_features
+from trainables.data.inputs import about_lengths, describe_inputs, found_inputs, input_numbers
 from trainables.data.npy_files import read_rows
 from trainables.data.pictures import check_images, find_images
 from trainables.data.repeats import group_files, repeat_notes, repeat_warnings
@@ -47,14 +47,13 @@ class Description:
     ``mean`` and ``max`` in tokens, without start and end. ``unknown_tokens`` is a share in [0, 1], and ``chance_rsum``
     is that of a random ranking, in [0, 600]. The numbers of ``MEASURED`` are none if the dataset has problems.
 
-    ``inputs`` maps a further input to what ``data.inputs.describe_inputs`` says of it.
-    ``digest`` maps a kind of features to the digest of captions, splits and features, and ``none`` to that of captions
-    alone. ``features`` maps kind and split to ``file``, ``shape`` and ``dtype``. ``judgements`` maps a split to
-    ``JudgedSplit.counts`` of each source. ``warnings`` are signs that a setting does not fit the data, and ``notes``
-    facts that are no problems. Vocabulary and tokenizer are none if the captions cannot be read. ``ceilings`` maps a
-    split to the most that ``i2t_r1`` and ``t2i_r1`` can be, in percent, because images or captions are there several
-    times. ``zero_shot`` is the rsum on val of the features of both sides as they are; it is none where their dimensions
-    differ.
+    ``inputs`` maps a further input to what ``data.inputs.describe_inputs`` returns. ``digest`` maps a kind of features
+    to the digest of captions, splits and features, and ``none`` to that of captions alone. ``features`` maps kind and
+    split to ``file``, ``shape``, ``dtype`` and ``about_lengths``. ``judgements`` maps a split to ``JudgedSplit.counts``
+    of each source. ``warnings`` are signs that a setting does not fit the data, and ``notes`` facts that are no
+    problems. Vocabulary and tokenizer are none if the captions cannot be read. ``ceilings`` maps a split to the most
+    that ``i2t_r1`` and ``t2i_r1`` can be, in percent, because images or captions are there several times. ``zero_shot``
+    is the rsum on val of the features of both sides as they are; it is none where their dimensions differ.
     """
 
     name: str
@@ -120,7 +119,7 @@ def describe_dataset(
     of_images = next((kind for kind in files if kind != TEXT), None)
     data = None
     if not description.problems:
-        description.inputs |= describe_inputs(corpus, source.folder, cut, description.problems)
+        _describe_inputs(description, source, corpus, cut)
     if not description.problems:
         with_text = of_images is not None and TEXT in files
         data = load_dataset(
@@ -134,6 +133,12 @@ def describe_dataset(
         description.zero_shot = _zero_shot(data.splits["val"])
         _describe_judgements(description, name, data_root, data, corpus)
     return description
+
+
+def _describe_inputs(description: Description, source: Source, corpus: Corpus, tokenizer: Tokenizer) -> None:
+    """Add the further inputs; captions without a sentence in a file of sentences are problems."""
+    input_numbers(corpus, source.folder, found_inputs(source.folder), tokenizer, description.problems)
+    description.inputs |= describe_inputs(source.folder)
 
 
 def zero_shot_rsum(images: np.ndarray, captions: np.ndarray, image_of_caption: np.ndarray) -> float | None:
@@ -241,7 +246,12 @@ def _describe_features(
             continue
         if by_split:
             description.features[kind] = {
-                split: {"file": by_split[split].name, "shape": inspection["shape"], "dtype": inspection["dtype"]}
+                split: {
+                    "file": by_split[split].name,
+                    "shape": inspection["shape"],
+                    "dtype": inspection["dtype"],
+                    **(about_lengths(by_split[split], open_features(by_split[split])) if kind == "regions" else {}),
+                }
                 for split, inspection in inspected.items()
             }
 

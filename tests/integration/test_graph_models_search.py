@@ -41,10 +41,8 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
     motion = folder.parent / "data" / "motion"
     generated = run(folder, "data", "generate", "motion", "--images", "40", "--out", str(motion))
     assert generated.returncode == 0, generated.stderr
-    (motion / "experts").mkdir()
-    frames, lengths = np.load(motion / "features_regions.npy"), np.load(motion / "region_lengths.npy")
+    lengths = np.load(motion / "experts" / "frames_lengths.npy")
     lengths[::3] = 0
-    np.save(motion / "experts" / "frames.npy", frames.astype(np.float32))
     np.save(motion / "experts" / "frames_lengths.npy", lengths)
     np.save(motion / "experts" / "mean.npy", np.load(motion / "features_global.npy").astype(np.float32))
     # GSMN reads equally many regions of each image: the frames that every clip has.

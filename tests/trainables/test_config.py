@@ -1,10 +1,11 @@
 """The config of a training: what changes during it, and what it refuses."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from trainables.config import Change, TrainingConfig, TrialConfig, similarity_notes
+from trainables.config import Change, TrainingConfig, TrialConfig, idle_rates, similarity_notes
 from trainables.errors import ConfigError
 
 SCHEDULED = TrialConfig(
@@ -67,3 +68,20 @@ def test_losses_of_cosines_are_named_beside_similarities_that_are_none(
     config = TrialConfig(dataset="pets", model=model, model_parameters=parameters, loss=loss)
     notes = list(similarity_notes(config))
     assert [sentence[: len(note)] for sentence in notes] == [note] if note else not notes
+
+
+def test_rates_that_step_nothing_are_named() -> None:
+    rates = TrainingConfig(backbone_learning_rate=1e-5, loss_learning_rate=1e-3)
+    plain = TrialConfig(dataset="pets", loss="nt_xent", training=rates)
+    of_backbone = "training.backbone_learning_rate has no effect: vsepp trains no backbone"
+    of_loss = "training.loss_learning_rate has no effect: nt_xent learns no hyper-parameter"
+    assert list(idle_rates(plain)) == [of_backbone, of_loss]
+    assert list(idle_rates(plain, may_learn=True)) == [of_backbone]
+    used = replace(
+        plain,
+        training=replace(rates, finetune=True),
+        schedule=(Change(epoch=2, loss_parameters={"temperature": "learned"}),),
+    )
+    assert list(idle_rates(used)) == []
+    unset = replace(plain, training=TrainingConfig())
+    assert list(idle_rates(unset)) == [] and list(idle_rates(unset, ["loss_learning_rate"])) == [of_loss]

@@ -275,28 +275,33 @@ def input_numbers(
     return numbers
 
 
-def describe_inputs(
-    corpus: Corpus, folder: Path, tokenizer: Tokenizer, problems: list[str]
-) -> dict[str, dict[str, Any]]:
-    """Return key -> ``file``, of arrays ``shape``, ``dtype`` and ``missing`` (rows of length 0), else ``sentences``.
-
-    Captions without a sentence in a file of sentences are problems.
-    """
+def describe_inputs(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return key -> ``file``, and ``sentences``, or ``shape``, ``dtype`` and ``about_lengths`` of arrays."""
     described: dict[str, dict[str, Any]] = {}
     for name in found_inputs(folder):
-        entry = INPUTS[name]
-        for path in entry.files(folder):
+        for path in INPUTS[name].files(folder):
             about: dict[str, Any] = {"file": str(path.relative_to(folder))}
-            if isinstance(entry, ImageInput):
+            if isinstance(INPUTS[name], ImageInput):
                 array = open_features(path)
-                lengths = lengths_of(path, array)
-                about |= {"shape": list(array.shape), "dtype": array.dtype.name}
-                if lengths is not None:
-                    about |= {"missing": int((lengths == 0).sum())}
-                described[input_key(name, path)] = about
-                continue
-            sentences = entry.read(path, problems)
-            number_captions(corpus, path, sentences, entry.number, tokenizer, problems)
-            # A sentence whose words do not spell its text has two keys.
-            described[name] = {**about, "sentences": len(set(map(id, sentences.values())))}
+                about |= {"shape": list(array.shape), "dtype": array.dtype.name, **about_lengths(path, array)}
+            else:
+                about |= remembered(path, _count_sentences)
+            described[input_key(name, path) if "shape" in about else name] = about
     return described
+
+
+def about_lengths(path: Path, array: np.ndarray) -> dict[str, Any]:
+    """Return ``missing`` (rows of length 0), and ``members``, the fewest and the most of another row.
+
+    Empty where no lengths lie beside the array.
+    """
+    lengths = lengths_of(path, array)
+    if lengths is None:
+        return {}
+    some = lengths[lengths > 0]
+    return {"missing": len(lengths) - len(some), "members": [int(some.min()), int(some.max())] if len(some) else [0, 0]}
+
+
+def _count_sentences(path: Path) -> dict[str, int]:
+    entry = next(entry for entry in INPUTS.values() if isinstance(entry, CaptionInput) and path.name in entry.names)
+    return {"sentences": len({sentence.place for sentence in entry.read(path, []).values()})}

@@ -138,9 +138,12 @@ def test_describe_counts_inputs(folder: Path) -> None:
         "shape": [IMAGES, 2, 5],
         "dtype": "float32",
         "missing": 1,
+        "members": [1, 2],
     }
-    assert description.inputs["parses"] == {"file": "captions.conllu", "sentences": 1}
-    assert description.inputs["role_graphs"] == {"file": "graphs.jsonl", "sentences": 1}
+    assert [description.inputs[name]["sentences"] for name in ("parses", "role_graphs")] == [1, 1]
+    np.save(folder / "region_lengths.npy", np.array([1, 2, 3, 1, 1, 1]))
+    regions = describe_dataset("pets", folder.parent).features["regions"]
+    assert {split: about["members"] for split, about in regions.items()} == {key: [1, 3] for key in regions}
     assert list(description.inputs) == ["boxes", "experts.audio", "experts.face", "parses", "role_graphs"]
 
 
