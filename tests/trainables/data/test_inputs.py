@@ -1,6 +1,7 @@
 """Further inputs of images and captions: read, laid beside tokens, gathered, described, and refused by name."""
 
 import json
+import mmap
 from pathlib import Path
 
 import numpy as np
@@ -100,6 +101,25 @@ def test_inputs_are_gathered_by_image_and_caption(folder: Path) -> None:
     assert isinstance(captions, Captions)
     assert (lengths.tolist(), captions.of_tokens["heads"][1].tolist()) == ([9, 9], [0, 2, 5, 5, 5, 5, 5, 5, 8])
     assert captions.of_captions["roles"].shape == (2, 10)
+
+
+def test_arrays_are_mapped_and_not_read(folder: Path) -> None:
+    np.save(folder / "region_lengths.npy", np.array([1, 2, 3, 1, 1, 1]))
+    train = load_dataset("pets", folder.parent, features="regions", inputs=["boxes", "experts"]).splits["train"]
+    assert train.columns.keys() == {"boxes", "experts.audio", "experts.face"}
+    assert all(isinstance(column.values.base, mmap.mmap) for column in train.columns.values())
+    assert isinstance(train.features.base, mmap.mmap) and train.feature_lengths is not None
+
+
+def test_a_file_of_role_labels_in_the_form_of_hgr_is_read_as_ours_is(folder: Path) -> None:
+    (ours, theirs) = (folder / "graphs.jsonl", folder / "sent2rolegraph.augment.json")
+    of_ours = load_dataset("pets", folder.parent, features="regions", inputs=["role_graphs"]).splits["train"]
+    ours.unlink()
+    theirs.write_text(json.dumps({CAPTION: [GRAPH["nodes"], [["0", "1", "ROOT"], ["1", "2", "ARG0"]]]}))
+    read = load_dataset("pets", folder.parent, features="regions", inputs=["role_graphs"]).splits["train"]
+    for mine, other in ((of_ours.token_numbers, read.token_numbers), (of_ours.caption_numbers, read.caption_numbers)):
+        assert mine.keys() == other.keys() and all(np.array_equal(mine[name], other[name]) for name in mine)
+    assert "sent2rolegraph" in describe_dataset("pets", folder.parent).inputs["role_graphs"]["file"]
 
 
 def test_every_input_is_in_the_digest(folder: Path) -> None:
