@@ -10,6 +10,7 @@ from torch import Tensor
 from tests.trainables.losses import oracle
 from tests.trainables.losses.batches import LABELS, STRUCTURES, batches, five_each, one_to_one, random_cosines
 from trainables.errors import ConfigError
+from trainables.loss_parameters import LOSS_TABLE
 from trainables.losses import LOSSES, Loss, NotANumberError, build_loss
 
 STACKED: dict[str, dict[str, Any]] = {
@@ -49,6 +50,12 @@ STACKED: dict[str, dict[str, Any]] = {
         "negatives": torch.tensor([1, 2, 3]),
     },
 }
+
+
+def test_every_loss_has_a_formula_and_is_stacked() -> None:
+    """Tests of gradients, banks and micro-batches take the cases of ``oracle``."""
+    cases = [*oracle.CASES.values(), *oracle.EXPECTED_WARP.values()]
+    assert {case.name for case in cases} == LOSS_TABLE.keys() == STACKED.keys()
 
 
 SEED = 7
