@@ -244,13 +244,15 @@ def _describe_features(
                     description.digest[f"{kind} and {TEXT}"] = dataset_digest(source, by_split, files[TEXT], tokenizer)
         except DataError:
             continue
+        # Lengths that do not fit are a problem already.
+        with_lengths = kind == "regions" and not description.problems
         if by_split:
             description.features[kind] = {
                 split: {
                     "file": by_split[split].name,
                     "shape": inspection["shape"],
                     "dtype": inspection["dtype"],
-                    **(about_lengths(by_split[split], open_features(by_split[split])) if kind == "regions" else {}),
+                    **(about_lengths(by_split[split], open_features(by_split[split])) if with_lengths else {}),
                 }
                 for split, inspection in inspected.items()
             }

@@ -65,6 +65,12 @@ class ImageInput:
         found = (path for suffix in (".npy", SAFETENSORS) for path in folder.glob(f"{self.pattern}{suffix}"))
         return sorted(path for path in found if not path.stem.endswith("_lengths"))
 
+    def orphans(self, folder: Path) -> list[str]:
+        """Return a problem for each file of lengths without its array."""
+        known = set(map(lengths_file, self.files(folder)))
+        found = sorted(folder.glob(f"{self.pattern}_lengths.npy")) if self.has_lengths else []
+        return [f"{path}: has no array of that name beside it" for path in found if path not in known]
+
     def sidecars(self, folder: Path) -> list[Path]:
         """Return the files of lengths."""
         return [path for path in map(lengths_file, self.files(folder)) if self.has_lengths and path.exists()]

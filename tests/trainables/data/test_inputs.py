@@ -184,6 +184,27 @@ DAMAGES = {
     "fewer regions": (array(BOX[:, :2]), f"has 2 boxes an image, but features_regions.npy has {REGIONS} regions"),
     "NaN": (array(np.where(BOX == 0.5, np.nan, BOX).astype(np.float32)), "6 rows hold NaN or infinity"),
     "fewer rows": (array(BOX[:5]), "5 rows for 6 images; there must be one row an image"),
+    "a box outside": (
+        array(np.where(np.arange(6)[:, None, None] == 4, np.float32(1.5), BOX)),
+        "row 4, region 0: must be x1, y1, x2, y2 in [0, 1]",
+    ),
+    "NaN in an expert": (array(np.full((6, 3), np.nan, np.float32), "experts/face.npy"), "row 0 (0.jpg)"),
+    "fewer rows of an expert": (array(np.ones((5, 3), np.float32), "experts/face.npy"), "5 rows for 6 images"),
+    "fewer lengths": (array(np.ones(5, int), "experts/audio_lengths.npy"), "whole numbers of shape (6,), got int64"),
+    "lengths without an array": (
+        array(np.ones(6, int), "experts/voice_lengths.npy"),
+        "voice_lengths.npy: has no array of that name",
+    ),
+    "an expert of one number": (array(np.ones(6, np.float32), "experts/face.npy"), "got (6,)"),
+    "a torn expert": (
+        lambda folder: (folder / "experts" / "face.npy").write_bytes(b"\x93NUMPY"),
+        "face.npy: cannot be read as an .npy array",
+    ),
+    "fewer frames than lengths": (array(np.full(6, 4), "region_lengths.npy"), "a length must be from 0 to 3, got 4"),
+    "a word left out": (
+        text("captions.conllu", conllu().replace("\n3\t", "\n4\t")),
+        "must be word 3 with the number of its head",
+    ),
     "torn array": (
         lambda folder: (folder / "boxes.npy").write_bytes((folder / "boxes.npy").read_bytes()[:-9]),
         "9 bytes are missing at its end",
@@ -242,6 +263,20 @@ def test_a_damaged_file_is_named_before_any_training(folder: Path, damage, probl
     assert any(problem in line and str(folder) in line for line in found), found
     with pytest.raises(DataError):
         load_dataset("pets", folder.parent, features="regions", inputs=list(INPUTS))
+
+
+@pytest.mark.parametrize("name", ["captions.conllu", "graphs.jsonl"])
+def test_a_file_with_a_sentence_too_few_names_the_caption(folder: Path, name: str) -> None:
+    dataset = json.loads((folder / "dataset_pets.json").read_text())
+    for number, image in enumerate(dataset["images"]):
+        image["sentences"] = [{"raw": f"cat number {number}"}]
+    (folder / "dataset_pets.json").write_text(json.dumps(dataset))
+    parses = [conllu([("cat", 0, "root"), ("number", 1, "x"), (str(n), 2, "x")]) for n in range(IMAGES)]
+    graphs = [json.dumps({"sentence": f"cat number {n}", "nodes": {}, "edges": []}) + "\n" for n in range(IMAGES)]
+    for file, lines in (("captions.conllu", parses), ("graphs.jsonl", graphs)):
+        (folder / file).write_text("".join(lines[: -1 if file == name else None]))
+    (problem,) = describe_dataset("pets", folder.parent).problems
+    assert problem.startswith(f"{folder / name}: has no sentence for 1 caption, the first 'cat number 5'")
 
 
 def test_a_missing_input_is_named(folder: Path) -> None:
