@@ -373,7 +373,7 @@ def analysis_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
     spread = np.array([-0.5, 0.0, 0.5])
     for when, means in (("a curve", [190.0, 199.0, 203.0, 200.0]), ("no trend", [190.0, 190.2, 190.1, 190.0])):
         samples = {2.0**power: mean + spread for power, mean in enumerate(means)}
-        trend = find_trend(samples, "negatives", "test/rsum", "triplet")
+        trend = find_trend(samples, "negatives", "test/rsum", "triplet", "vsepp")
         answer = trend_answer("flickr8k", [trend] if trend else [])
         assert answer is not None
         yield answer.question, when, answer.sentences

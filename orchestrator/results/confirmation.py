@@ -40,7 +40,7 @@ from orchestrator.results.runs import RunId, Runs
 from orchestrator.results.statistics import Sample
 from orchestrator.results.verdict import DatasetVerdict, judge
 from orchestrator.text.values import in_digits
-from orchestrator.text.wording import at_setting, listed, parameter_names, printed, setting_text
+from orchestrator.text.wording import at_setting, listed, loss_of_model, parameter_names, setting_text
 from trainables.errors import ConfigError
 from trainables.metric_table import BEST, TEST, in_section, name_parts, without_section
 from trainables.metric_values import image_values
@@ -426,8 +426,8 @@ def race_names(history: History, race: Race) -> dict[str, str]:
     several = len({trial.config.model for trial in trials.values()}) > 1
     names = {}
     for label, trial in trials.items():
-        model = f"{printed(trial.config.model)} " if several else ""
-        names[label] = model + at_setting(printed(trial.config.loss), trial.parameters)
+        loss = loss_of_model(trial.config.loss, trial.config.model if several else None)
+        names[label] = at_setting(loss, trial.parameters)
     counts = Counter(names.values())
     return {label: f"{name} {label.rpartition('-')[2]}" if counts[name] > 1 else name for label, name in names.items()}
 

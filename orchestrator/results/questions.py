@@ -29,6 +29,7 @@ from orchestrator.text.wording import (
     basis_text,
     interval_text,
     listed,
+    loss_of_model,
     metric_name,
     number_text,
     p_equals,
@@ -222,8 +223,7 @@ class _Questions:
 
     def _loss_name(self, candidate: Runs) -> str:
         """Return the printed name of a candidate's loss, after its model where models differ."""
-        name = printed(candidate.loss)
-        return f"{printed(candidate.model)} {name}" if self._several_models else name
+        return loss_of_model(candidate.loss, candidate.model if self._several_models else None)
 
     def _full_name(self, candidate: Runs) -> str:
         """Return a candidate's loss with its setting, brief enough for a sentence."""

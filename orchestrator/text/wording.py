@@ -41,6 +41,16 @@ def printed(name: str) -> str:
     return PRINTED.get(name) or PRINTED.get(SYNONYMS.get(last, last)) or one_line(last)
 
 
+def loss_of_model(loss: str, model: str | None) -> str:
+    """Return the printed name of a loss, after that of its model where several models are compared.
+
+    Example:
+        >>> loss_of_model("nt_xent", "hgr"), loss_of_model("nt_xent", None)
+        ('HGR NT-Xent', 'NT-Xent')
+    """
+    return printed(loss) if model is None else f"{printed(model)} {printed(loss)}"
+
+
 def one_line(text: str) -> str:
     """Return a text on one line, its control characters made visible."""
     return " ".join(visible(text).split())

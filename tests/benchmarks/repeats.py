@@ -166,6 +166,6 @@ def _trend(studies: int, searches: int, luck: float) -> Row:
     """Return how often six equal values of a parameter have a trend or a bend."""
     generator = np.random.default_rng(searches)
     draw = partial(generator.normal, 0.0, np.hypot(luck, 1.5), searches)
-    trends = [find_trend({2.0**x: draw() for x in range(6)}, "x", "test/rsum", "a") for _ in range(studies)]
+    trends = [find_trend({2.0**x: draw() for x in range(6)}, "x", "test/rsum", "a", "vsepp") for _ in range(studies)]
     share = 100 * float(np.mean([min(t["slope"]["p"], t["bend"]["p"]) <= 0.05 for t in trends if t is not None]))
     return Row(f"trend or bend: {searches} searches, luck {luck:g}", "%", share, OF_INTERACTIONS, "limit")
