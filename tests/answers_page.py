@@ -98,7 +98,7 @@ FAR = [candidate(loss, loss, 150.0) for loss in ("sigmoid", "smooth_ap", "warp")
 ALIKE = (("a", "nt_xent"), ("b", "triplet_sh"))
 CLOSE_IMAGES = [IMAGES[0], candidate("ccc", "triplet_sh", 195.0, images=20.0, margin=0.2)]
 
-ZERO_SHOT = replace(NT, label="z", model="clip", parameters={"model.trained": "none"})
+ZERO_SHOT = replace(NT, label="z", model="clip", loss="zero_shot", parameters={"model.trained": "none"})
 
 STUDIES: Sequence[tuple[str, Sequence[Runs], str | None]] = (
     ("two losses, over seeds and images", IMAGES, None),
@@ -137,6 +137,7 @@ STUDIES: Sequence[tuple[str, Sequence[Runs], str | None]] = (
     ("two settings that tie", [NT, NEAR], None),
     ("three settings", [NT, COLD, candidate("g", "nt_xent", 170.0, temperature=1.0)], None),
     ("a single candidate", [NT], None),
+    ("two settings of others lead", [BEST_ON_VAL, SH, candidate("bb", "warp", 172.45, val=160.0)], None),
     ("better than the published settings", [NT, SH], "ccc"),
     ("no better than the published settings", [NT, SH_NEAR], "ccc"),
     ("the published settings win", [NT, SH], "a"),
@@ -158,6 +159,11 @@ def question_cases() -> Iterator[tuple[str, Answer]]:
         ("a loss that lost its searches", [NT, SH, CIRCLE, LOST]),
     ):
         yield when, answer_questions(verdict_of([searched_repeatedly(loss) for loss in losses]))[0]
+    value = {RunId(0, 0): {"test/rsum": 150.0, "val/rsum": 150.0}}
+    constant = replace(ZERO_SHOT, values=value, has_seeds=False, is_constant=True)
+    tuned = [replace(searched_repeatedly(loss), model="clip") for loss in (NT, SH)]
+    for answer in answer_questions(verdict_of([*tuned, constant], "z")):
+        yield "beside a pretrained model, not trained", answer
     for answer in answer_questions(replace(verdict_of([NT, SH], "ccc"), named_baseline=True)):
         if answer.key == "published":
             yield "better than a baseline that the experiment names", answer
@@ -367,14 +373,18 @@ def analysis_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
     spread = np.array([-0.5, 0.0, 0.5])
     for when, means in (("a curve", [190.0, 199.0, 203.0, 200.0]), ("no trend", [190.0, 190.2, 190.1, 190.0])):
         samples = {2.0**power: mean + spread for power, mean in enumerate(means)}
-        trend = find_trend(samples, "negatives", "test/rsum", "triplet")
+        trend = find_trend(samples, "negatives", "test/rsum", "triplet", "vsepp")
         answer = trend_answer("flickr8k", [trend] if trend else [])
         assert answer is not None
         yield answer.question, when, answer.sentences
     known = {"test/judged_flickr8k/i2t_top10_judged": 0.62}
     nt = replace(NT, values={run: {**metrics, **known} for run, metrics in NT.values.items()})
-    for when, winner, other in (("the same verdict", nt, SH), ("another verdict", NT, SH_NEAR)):
-        answer = judged_answer(verdict_of([winner, SH]), {"flickr8k": {"rsum": verdict_of([winner, other])}})
+    for when, before, after in (
+        ("the same verdict", [nt, SH], [nt, SH]),
+        ("another verdict", [NT, SH], [NT, SH_NEAR]),
+        ("a candidate alone", [NT], [NT]),
+    ):
+        answer = judged_answer(verdict_of(before), {"flickr8k": {"rsum": verdict_of(after)}})
         assert answer is not None
         yield answer.question, when, answer.sentences
     stopped = history_of(24)

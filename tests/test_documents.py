@@ -17,6 +17,7 @@ from tests.answers_page import page
 from tests.deploy.commands import check, in_markdown
 from tests.lost_words import cells, lost_words, sentences, words_of
 from tests.test_architecture import MODULES, ROOT, tree_of
+from trainables.model_parameters import MODEL_TABLE
 
 PAGES = sorted(
     str(path.relative_to(ROOT))
@@ -285,3 +286,8 @@ def test_the_page_of_answers_has_every_sentence() -> None:
             if len(part.split()) > 2 and part.lower() not in shown and not excused:
                 missing.append(f"{name}: {part}")
     assert missing == []
+
+
+def test_the_first_page_names_every_model() -> None:
+    (named,) = re.findall(r"^models: \[vsepp\] +# (.+)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert sorted(named.split(", ")) == sorted(MODEL_TABLE)

@@ -14,7 +14,7 @@ References:
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -33,6 +33,7 @@ from trainables.model_parameters import (
     check_weights,
     further_inputs,
 )
+from trainables.parameter_values import LEARNED
 from trainables.plugins.in_use import find_owner
 
 TEXT = "text"
@@ -296,10 +297,27 @@ def check_bank(model: str, loss: str, bank: int) -> None:
 
 
 def similarity_notes(config: "TrialConfig") -> Iterator[str]:
-    """Yield a sentence if a loss takes similarities to be cosines, and those of the model are none."""
+    """Yield a sentence if a loss may take similarities to be cosines, and those of the model are none."""
     model, loss = MODEL_TABLE.get(config.model), LOSS_TABLE.get(config.loss)
-    if model is not None and loss is not None and loss.takes_cosines and not model.is_bounded:
-        yield f"{config.model}: its similarities have no bounds, and {config.loss} {loss.takes_cosines}"
+    takes = "is a plug-in's loss, which may take cosines for granted" if loss is None else loss.takes_cosines
+    if takes and model is not None and not model.is_bounded(config.model_parameters):
+        yield f"{config.model}: its similarities go beyond [-1, 1], and {config.loss} {takes}"
+
+
+def idle_rates(config: "TrialConfig", searched: Container[str] = (), *, may_learn: bool = False) -> Iterator[str]:
+    """Yield a sentence for each rate that steps nothing, of rates that are set, or among the ``searched`` settings.
+
+    ``may_learn`` says that a search may let the loss learn a hyper-parameter.
+    """
+    values = (config.loss_parameters, *(change.loss_parameters for change in config.schedule))
+    learns = may_learn or any(LEARNED in of_loss.values() for of_loss in values)
+    steps = {
+        "backbone_learning_rate": (config.training.finetune, f"{config.model} trains no backbone"),
+        "loss_learning_rate": (learns, f"{config.loss} learns no hyper-parameter"),
+    }
+    for name, (is_used, reason) in steps.items():
+        if not is_used and (name in searched or getattr(config.training, name) is not None):
+            yield f"training.{name} has no effect: {reason}"
 
 
 def derive_seed(seed: int, *purpose: str | int, bits: int = 63) -> int:

@@ -19,8 +19,8 @@ from trainables.data.dataset import (
     members_of,
     tokenizer_of,
 )
-from trainables.data.features import inspect_features
-from trainables.data.inputs import describe_inputs, found_inputs, input_numbers
+from trainables.data.features import inspect_features, open_features
+from trainables.data.inputs import about_lengths, describe_inputs, found_inputs, input_numbers
 from trainables.data.npy_files import read_rows
 from trainables.data.pictures import check_images, find_images
 from trainables.data.repeats import group_files, repeat_notes, repeat_warnings
@@ -47,14 +47,13 @@ class Description:
     ``mean`` and ``max`` in tokens, without start and end. ``unknown_tokens`` is a share in [0, 1], and ``chance_rsum``
     is that of a random ranking, in [0, 600]. The numbers of ``MEASURED`` are none if the dataset has problems.
 
-    ``inputs`` maps a further input to ``file``, and ``shape``, ``dtype``, ``missing`` of arrays; see ``data.inputs``.
-    ``digest`` maps a kind of features to the digest of captions, splits and features, and ``none`` to that of captions
-    alone. ``features`` maps kind and split to ``file``, ``shape`` and ``dtype``. ``judgements`` maps a split to
-    ``JudgedSplit.counts`` of each source. ``warnings`` are signs that a setting does not fit the data, and ``notes``
-    facts that are no problems. Vocabulary and tokenizer are none if the captions cannot be read. ``ceilings`` maps a
-    split to the most that ``i2t_r1`` and ``t2i_r1`` can be, in percent, because images or captions are there several
-    times. ``zero_shot`` is the rsum on val of the features of both sides as they are; it is none where their dimensions
-    differ.
+    ``inputs`` maps a further input to what ``data.inputs.describe_inputs`` returns. ``digest`` maps a kind of features
+    to the digest of captions, splits and features, and ``none`` to that of captions alone. ``features`` maps kind and
+    split to ``file``, ``shape``, ``dtype`` and ``about_lengths``. ``judgements`` maps a split to ``JudgedSplit.counts``
+    of each source. ``warnings`` are signs that a setting does not fit the data, and ``notes`` facts that are no
+    problems. Vocabulary and tokenizer are none if the captions cannot be read. ``ceilings`` maps a split to the most
+    that ``i2t_r1`` and ``t2i_r1`` can be, in percent, because images or captions are there several times. ``zero_shot``
+    is the rsum on val of the features of both sides as they are; it is none where their dimensions differ.
     """
 
     name: str
@@ -245,9 +244,16 @@ def _describe_features(
                     description.digest[f"{kind} and {TEXT}"] = dataset_digest(source, by_split, files[TEXT], tokenizer)
         except DataError:
             continue
+        # Lengths that do not fit are a problem already.
+        with_lengths = kind == "regions" and not description.problems
         if by_split:
             description.features[kind] = {
-                split: {"file": by_split[split].name, "shape": inspection["shape"], "dtype": inspection["dtype"]}
+                split: {
+                    "file": by_split[split].name,
+                    "shape": inspection["shape"],
+                    "dtype": inspection["dtype"],
+                    **(about_lengths(by_split[split], open_features(by_split[split])) if with_lengths else {}),
+                }
                 for split, inspection in inspected.items()
             }
 

@@ -35,6 +35,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "import": ("pyarrow", "webdataset", "h5py"),
         "datasets": ("datasets",),
         "parse": ("spacy",),
+        "video": ("av",),
         "mcp": ("mcp",),
         "tensorboard": ("tensorboardX",),
         "wandb": ("wandb",),

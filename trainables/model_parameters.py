@@ -124,7 +124,7 @@ class ModelEntry:
         reads_text_features: Whether it reads features of captions instead of their words.
         compares_sets: Whether it is a ``PairModel``, of whose sets no bank of embeddings is kept.
         has_batch_norms: Whether statistics of a batch normalise its vectors in training.
-        is_bounded: Whether its similarities are cosines, or means of such, in [-1, 1].
+        is_bounded: Whether its similarities with some parameters are cosines, or means of such, in [-1, 1].
         takes_meta_steps: Whether each of its operations in training has a second gradient, and it has no batch norms.
         parts: Number of equal parts into which it cuts its vectors.
     """
@@ -138,7 +138,7 @@ class ModelEntry:
     reads_text_features: bool = False
     compares_sets: bool = False
     has_batch_norms: bool = False
-    is_bounded: bool = True
+    is_bounded: Callable[[Mapping[str, object]], bool] = lambda chosen: True
     takes_meta_steps: bool = False
     parts: int = 1
 
@@ -187,6 +187,8 @@ MODEL_TABLE: Mapping[str, ModelEntry] = {
         },
         reads_lengths=True,
         compares_sets=True,
+        # The logarithm of a sum of B exponentials is above the largest cosine by up to log(B) / lambda_lse.
+        is_bounded=lambda chosen: chosen.get("aggregation") in ("mean", "max"),
     ),
     "gsmn": ModelEntry(
         made_by="gsmn.GSMN",
@@ -199,7 +201,7 @@ MODEL_TABLE: Mapping[str, ModelEntry] = {
         },
         inputs=_gsmn_inputs,
         compares_sets=True,
-        is_bounded=False,
+        is_bounded=lambda chosen: False,
         parts=GSMN_PARTS,
     ),
     "hgr": ModelEntry(
@@ -236,7 +238,7 @@ MODEL_TABLE: Mapping[str, ModelEntry] = {
         printed="WSABIE",
         features="global",
         parameters={"radius": HyperParameter(1.0, POSITIVE, (0.3, 10.0, "log"))},
-        is_bounded=False,
+        is_bounded=lambda chosen: False,
     ),
     "head": ModelEntry(
         made_by="head.HeadModel",
@@ -277,6 +279,10 @@ MODEL_PARAMETERS: NameTable[Entries] = NameTable(
     lambda _, about: declared_parameters(about, of_loss=False),
 )
 """Model -> parameter -> its entry, of plug-ins too."""
+
+
+ZERO_SHOT = "zero_shot"
+"""In place of a loss, the name of a pretrained model that is not trained."""
 
 
 def published_parameters(model: str) -> dict[str, object]:

@@ -10,7 +10,7 @@ from orchestrator.claims.engine import Groups
 from orchestrator.experiment.experiment import Experiment, experiment_of
 from orchestrator.experiment.yaml_files import Document, override, validate
 from orchestrator.journal.history import History
-from orchestrator.journal.trial import Trial
+from orchestrator.journal.trial import Stage, Trial
 from orchestrator.reference.published import (
     BLEEKER,
     NT_XENT_COCOS,
@@ -145,7 +145,8 @@ def confirmed_cells(histories: Iterable[History], claims: Claims) -> Groups:
                     # Images are compared one by one, so all cells of a group answer the same queries.
                     ranks = confirmation.kept_ranks
                     same = ranks is not None and queries.setdefault(group, ranks).has_queries_of(ranks)
-                    groups[group][name] = _runs(name, candidate, confirmation, images if same else {})
+                    cell = _runs(name, candidate, confirmation, images if same else {})
+                    groups[group][name] = replace(cell, trials=_choices(name, candidate, confirmation, published))
     return groups
 
 
@@ -199,6 +200,21 @@ def _fitting(
     return [candidate for candidate in ordered if _has([setting], trials[candidate.label])]
 
 
+def _choices(
+    name: str, candidate: Runs, confirmation: Confirmation, published: Mapping[str, Sequence[Mapping[str, object]]]
+) -> int | None:
+    """Return the number of trials of one search of which a cell is the best; ``None`` if it was not chosen so."""
+    _, setting = setting_of(name)
+    trials = confirmation.history.trials
+    if candidate.is_repeated:
+        return candidate.trials
+    own = trials[candidate.label]
+    if setting is None and _has(published.get(own.study, ()), own):
+        return None
+    searched = (trial for trial in confirmation.history.stage(Stage.SEARCH) if trial.study == own.study)
+    return sum(trial.has_ended and _has([setting or {}], trial) for trial in searched)
+
+
 def _has(settings: Iterable[Mapping[str, object]], trial: Trial) -> bool:
     """Whether a trial has all parameters of one of some settings."""
     # Where the search chose the loss, names of ``params`` begin with the loss; those of ``parameters`` do not.
@@ -248,7 +264,7 @@ def _trials(candidate: Runs, confirmation: Confirmation) -> dict[RunId, Trial]:
     for trial in confirmation.repeats:
         is_own = trial.candidate == candidate.label
         if confirmation.is_repeated:
-            is_own = (trial.config.model, trial.config.loss) == candidate.kind
+            is_own = (trial.config.model, trial.compared_loss) == candidate.kind
         run = RunId(trial.search if confirmation.is_repeated else 0, trial.config.seed)
         if is_own and run in candidate.values and trial.epochs:
             trials[run] = trial

@@ -180,7 +180,7 @@ def _written(
         names = [PurePath(dataset).name for dataset in fixed_cells["datasets"]]
         cells = {**{group: {} for group in product(names, fixed_cells["models"])}, **cells}
     results, count = decide_claims(claims, cells), sum(map(len, cells.values()))
-    answers = answers_to_claims(claims, results, count, caveats)
+    answers = answers_to_claims(claims, results, count, [*_choice(cells), *caveats])
     environment = describe_environment()
     content: dict[str, Any] = {
         "format": FORMAT,
@@ -199,6 +199,7 @@ def _written(
                 "model": model,
                 "loss": loss,
                 "seeds": max(measure.seeds for measure in runs.measures().values()),
+                "best_of_trials": runs.trials,
                 "means": {name: measure.mean for name, measure in sorted(runs.measures().items())},
                 "sample_std": {name: measure.sample_std for name, measure in sorted(runs.measures().items())},
             }
@@ -221,6 +222,20 @@ def _written(
     ]
     write_whole(folder / PAGE, sections_page(claims.name, "Claims of a paper", sections, facts=facts))
     return answers, content
+
+
+def _choice(cells: Groups) -> list[str]:
+    """Say of how many trials cells are the best, if a single search chose their settings."""
+    every = [runs for losses in cells.values() for runs in losses.values()]
+    counts = [runs.trials for runs in every if runs.trials and not runs.is_repeated]
+    if not counts:
+        return []
+    least, most = min(counts), max(counts)
+    of = count_text(most, "trial") if least == most else f"{least} to {most} trials"
+    return [
+        f"One search chose the setting of {len(counts)} of {count_text(len(every), 'cell')}, the best of {of}.",
+        "The answers are about these settings: another search may find others.",
+    ]
 
 
 def _fixed_questions(

@@ -51,13 +51,18 @@ def train_cells(claims: Claims, experiment: Experiment, options: StartOptions) -
 
     Raises:
         UserError: If questions, data, output or cluster are refused, or the experiment is running already.
+        SearchInterruptedError: If a signal ended it.
     """
     from orchestrator.searches.begin import run_experiment
+    from orchestrator.searches.resuming import SearchInterruptedError
 
     folder = options.output / experiment.name
     ready = fix_questions(claims, experiment, folder)
     try:
         result = run_experiment(ready, options)
+    except SearchInterruptedError:
+        # `resume` would train the cells, and answer no claim.
+        raise SearchInterruptedError(f"{folder}: resume with the same command") from None
     except UserError:
         forget_questions(folder)
         raise

@@ -314,12 +314,9 @@ def _lines(description: Description, vocabulary: str) -> Iterator[str]:
         counted = "all" if description.tokenizer == TOKENIZERS[-1] else "the words seen at least 4 times"
         yield f"vocabulary: {description.vocabulary:,} entries, {counted} in {words}"
     for kind, by_split in description.features.items():
-        for shown in dict.fromkeys(f"{f['file']} {tuple(f['shape'])} {f['dtype']}" for f in by_split.values()):
+        for shown in dict.fromkeys(map(_file_text, by_split.values())):
             yield f"features {kind}: {shown}"
-    for key, about in description.inputs.items():
-        shape = f" {tuple(about['shape'])} {about['dtype']}" if "shape" in about else ""
-        missing = f", missing in {about['missing']:,} rows" if about.get("missing") else ""
-        yield f"input {key}: {about['file']}{shape}{missing}"
+    yield from (f"input {key}: {_file_text(about)}" for key, about in description.inputs.items())
     if description.zero_shot is not None:
         yield zero_shot_text(description.zero_shot, description.splits["val"]["chance_rsum"])
     if description.splits and not description.features:
@@ -334,6 +331,16 @@ def _lines(description: Description, vocabulary: str) -> Iterator[str]:
     counts = {"problem": len(description.problems), "warning": len(description.warnings)}
     named = [f"{count:,} {kind}{'s' if count > 1 else ''}" for kind, count in counts.items() if count]
     yield ", ".join(named) or "no problems found"
+
+
+def _file_text(about: Mapping[str, Any]) -> str:
+    """Return a file with its shape, or the number of its sentences, and the sizes of its sets."""
+    if "sentences" in about:
+        return f"{about['file']}, {about['sentences']:,} sentences"
+    fewest, most = about.get("members", (0, 0))
+    sizes = f", {fewest} to {most} a row" if most else ""
+    missing = f", missing in {about['missing']:,} rows" if about.get("missing") else ""
+    return f"{about['file']} {tuple(about['shape'])} {about['dtype']}{sizes}{missing}"
 
 
 def _split_lines(description: Description) -> Iterator[str]:

@@ -20,9 +20,10 @@ from orchestrator.text.terminal import make_console, say, typed_program
 from orchestrator.text.wording import printed
 from search_spaces.other_names import suggestion
 from trainables.data.features import open_features
+from trainables.data.pictures import find_images
 from trainables.data.source import dataset_names, find_source
 from trainables.errors import ConfigError
-from trainables.extras import missing_modules
+from trainables.extras import is_installed, missing_modules
 from trainables.files import write_whole
 
 SCENES = "scenes-smoke"
@@ -40,6 +41,9 @@ def init(
             "--from", help="Shipped experiment to begin with, see `list experiments`; by default as the data need."
         ),
     ] = None,
+    encoder: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="CLIP or SigLIP to fine-tune on the dataset's pictures.")
+    ] = None,
     data_root: DataRoot = Path("data"),
 ) -> None:
     """Write an experiment file on your data, with all other keys as comments with their meaning."""
@@ -53,15 +57,16 @@ def init(
         raise ConfigError(f"{file}: is there already; choose another name")
 
     names = datasets_under(data_root)
-    if dataset is not None and dataset not in names:
-        there = f"it holds {', '.join(names)}" if names else "it holds no dataset"
-        raise ConfigError(f"--dataset {dataset}: no dataset under --data-root {data_root}; {there}")
-    chosen = next(iter(names), None) if dataset is None else dataset
+    named = None if encoder is None else _encoder_path(encoder, source, data_root, names)
+    chosen = _choose(dataset, data_root, names)
     root = [] if data_root == Path("data") else ["--data-root", str(data_root)]
-    if source is None and chosen not in (None, "scenes"):
+    hint = ""
+    if source is None and (encoder is not None or chosen not in (None, "scenes")):
         datasets, begun_as = [str(chosen)], "a first search"
         command = shlex.join([typed_program(), "search", str(file), *root])
-        begun = with_other_keys(write_first(dataset_facts(str(chosen), data_root), file.stem, command))
+        facts = dataset_facts(str(chosen), data_root)
+        begun = with_other_keys(write_first(facts, file.stem, command, named))
+        hint = _hint(facts, encoder)
     else:
         source = source or SCENES
         text = shipped[source].read_text(encoding="utf-8")
@@ -80,7 +85,7 @@ def init(
         raise
     rest = [name for name in names if name not in datasets]
     others = f" (--dataset for another: {', '.join(rest)})" if rest else ""
-    say(f"{file}: {begun_as} on {', '.join(datasets)}{others}")
+    say(f"{file}: {begun_as} on {', '.join(datasets)}{others}", *filter(None, [hint]))
     if missing := [name for name in datasets if name not in names]:
         place = data_root / missing[0]
         made = f"`orchestrator data generate scenes --out {place}` makes it"
@@ -103,7 +108,38 @@ def dataset_facts(name: str, data_root: Path) -> DatasetFacts:
         path = next(iter(source.feature_files(kind).values()))
         dimensions[kind] = int(open_features(path).shape[-1])
     captions = sum(len(image.captions) for image in train)
-    return DatasetFacts(source.name, len(train), captions, dimensions, source.has_one_modality, source.has_label_sets)
+    first = [image.filename for image in train[:1] if image.filename]
+    about = (source.has_one_modality, source.has_label_sets, bool(find_images(source.folder, first)))
+    return DatasetFacts(source.name, len(train), captions, dimensions, *about)
+
+
+def _choose(dataset: str | None, data_root: Path, names: Sequence[str]) -> str | None:
+    """Return the dataset to search on, by default the first; ``None`` where there is none."""
+    if dataset is not None and dataset not in names:
+        there = f"it holds {', '.join(names)}" if names else "it holds no dataset"
+        raise ConfigError(f"--dataset {dataset}: no dataset under --data-root {data_root}; {there}")
+    return next(iter(names), None) if dataset is None else dataset
+
+
+def _hint(facts: DatasetFacts, encoder: Path | None) -> str:
+    """Return what else could be trained; empty where there is nothing."""
+    if encoder is not None or not facts.has_pictures or facts.has_classes or not is_installed("encoders"):
+        return ""
+    return "its pictures are there: --encoder FOLDER fine-tunes a CLIP or SigLIP of yours"
+
+
+def _encoder_path(encoder: Path, source: str | None, data_root: Path, names: Sequence[str]) -> str:
+    """Return the absolute path of an encoder; refuse a folder that is none, or where there is nothing to train on."""
+    if not names:
+        raise ConfigError(f"--encoder: --data-root {data_root} holds no dataset on which to fine-tune")
+    if source is not None:
+        raise ConfigError(f"--encoder: goes without --from {source}, which has models of its own")
+    if not any((encoder / name).is_file() for name in ("open_clip_config.json", "config.json")):
+        raise ConfigError(
+            f"--encoder {encoder}: is no folder of an encoder; it needs open_clip_config.json or config.json, and the "
+            "weights"
+        )
+    return str(encoder.resolve())
 
 
 def datasets_under(data_root: Path) -> list[str]:

@@ -25,7 +25,7 @@ from trainables.errors import ConfigError, UserError
 from trainables.hyper_parameters import published_values
 from trainables.loss_parameters import LOSS_PARAMETERS
 from trainables.metric_table import DIRECTIONS, counts, may_select, metric_of, name_parts
-from trainables.model_parameters import FEATURES, MODEL_PARAMETERS
+from trainables.model_parameters import FEATURES, MODEL_PARAMETERS, further_inputs
 from trainables.plugins.in_use import offered
 from trainables.plugins.plugin import installed_plugins
 
@@ -51,7 +51,8 @@ def list_losses() -> Iterator[Listed]:
 
 
 def list_models() -> Iterator[Listed]:
-    """Yield the models with their input features and parameters."""
+    """Yield the models with their features, the further inputs that they read by default, and parameters."""
+    from trainables.data.inputs import INPUTS
     from trainables.models import model_class
 
     ours = FEATURES.keys() - offered("models").keys()
@@ -63,6 +64,7 @@ def list_models() -> Iterator[Listed]:
             "name": name,
             "meaning": meaning,
             "features": features,
+            "inputs": _lines({key: INPUTS[key].form for key in further_inputs(name, {})}),
             "parameters": _lines(entries),
             "searched": _lines(bounds_of({key: entry.space for key, entry in entries.items()})),
             "published": _lines(published_values(entries)),

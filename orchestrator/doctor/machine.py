@@ -98,7 +98,7 @@ def check_python() -> Check:
     return Check("python", "fail", release, "make PYTHON=python3.12 install")
 
 
-RARE = ("server", "sentences", "tensorboard", "wandb")
+RARE = ("server", "sentences", "tensorboard", "wandb", "video")
 """Extras that `check_packages` does not miss, because most machines can do without these extras."""
 
 

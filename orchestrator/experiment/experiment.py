@@ -199,10 +199,12 @@ class Experiment(BaseModel):
         """Return study -> the largest number of trainings that confirm it.
 
         All studies of a dataset share one race: each study is taken to get an equal share. The baseline of a dataset,
-        which is a candidate too, is counted with its first study.
+        which is a candidate too, is counted with its first study. Of repeated searches, it is a model that is not
+        trained, and evaluated once.
         """
         confirm, cells = self.confirm, self.cells()
         datasets = [cell.dataset for cell in cells]
+        untrained = {(cell.dataset, cell.model): cell.name for cell in reversed(cells) if cell.space.zero_shot}
         counts: dict[str, int] = {}
         for number, cell in enumerate(cells):
             place, studies = datasets[:number].count(cell.dataset), datasets.count(cell.dataset)
@@ -211,7 +213,7 @@ class Experiment(BaseModel):
             elif confirm.trainings is not None:
                 counts[cell.name] = confirm.trainings // studies + (place < confirm.trainings % studies)
             else:
-                # With several searches the published settings are a point of each, and no candidate of their own.
+                # With several searches settings of a loss are a point of each, and no candidate of their own.
                 baseline = self.search.repeats == 1 and (place == 0 or confirm.published == "each")
                 trials = self.trials_in(cell)
                 bound = cell.space.bounds().get(confirm.each_of or "")
@@ -219,6 +221,7 @@ class Experiment(BaseModel):
                 values = trials if isinstance(bound, Range) else 1 if bound is None else len(bound.values)
                 candidates = min(confirm.top * values, trials) + baseline + confirm.surface
                 counts[cell.name] = candidates * (confirm.seeds or 0)
+                counts[cell.name] += self.search.repeats > 1 and cell.name in untrained.values()
         return counts
 
     def _cell(self, dataset: str, model: str, losses: tuple[str, ...]) -> Cell:

@@ -3,6 +3,7 @@
 =====================================  =============================================================================
 the dataset has                        the experiment trains
 =====================================  =============================================================================
+pictures, and an encoder is named      ``clip``, the encoder fine-tuned beside its zero-shot model
 images with classes                    ``head``, on images alone
 images with labels                     ``wsabie``, a column for each label
 features of images and captions        ``head``; features of equal dimensions give a zero-shot baseline
@@ -24,6 +25,9 @@ STEPS = 1_500
 
 MOST_EPOCHS, FEWEST_EPOCHS = 30, 6
 
+FINE_TUNED = 5
+"""Epochs of fine-tuning, from pixels."""
+
 
 @dataclass(frozen=True)
 class DatasetFacts:
@@ -35,6 +39,7 @@ class DatasetFacts:
         dimensions: Kind of features, such as ``global`` and ``text`` -> numbers in a vector.
         has_classes: Whether images retrieve images of their class.
         has_labels: Whether captions are labels that images share.
+        has_pictures: Whether the files of the pictures are there.
     """
 
     name: str
@@ -43,21 +48,28 @@ class DatasetFacts:
     dimensions: Mapping[str, int]
     has_classes: bool = False
     has_labels: bool = False
+    has_pictures: bool = False
 
 
-def write_first(facts: DatasetFacts, name: str, command: str) -> str:
+def write_first(facts: DatasetFacts, name: str, command: str, encoder: str | None = None) -> str:
     """Return the YAML text of the first experiment; ``command`` searches it.
 
+    ``encoder`` is the absolute path of an encoder to fine-tune; ``None`` trains on features.
+
     Raises:
-        ConfigError: If the dataset has no features of its images; the message has the command that makes some.
+        ConfigError: If the dataset has no features of its images, or none of the pictures that an encoder needs; the
+            message has the command that makes some.
     """
     of_images = [kind for kind in facts.dimensions if kind != TEXT]
-    if not of_images:
+    if encoder is not None:
+        body = _clip(facts, encoder)
+    elif not of_images:
+        trains = "train an encoder with --encoder FOLDER, " if facts.has_pictures and not facts.has_classes else ""
         raise ConfigError(
-            f"{facts.name}: has no features of its pictures; make them with `orchestrator data extract {facts.name}`, "
-            "or import them with `orchestrator data import`"
+            f"{facts.name}: has no features of its pictures; {trains}make them with `orchestrator data extract "
+            f"{facts.name}`, or import them with `orchestrator data import`"
         )
-    if facts.has_classes:
+    elif facts.has_classes:
         body = _head(
             facts, ["multi_similarity", "nt_xent"], "Linear heads for images that retrieve images of their class"
         )
@@ -90,12 +102,17 @@ def write_first(facts: DatasetFacts, name: str, command: str) -> str:
     return "\n".join([*header, *start, *lines]) + "\n"
 
 
-def _training(facts: DatasetFacts, batch: int, rate: str, size: int) -> str:
-    """Return the key ``training``: batches of at most an eighth of an epoch, and epochs for enough steps."""
+def _batch(facts: DatasetFacts, batch: int) -> int:
+    """Return the size of batches of at most an eighth of an epoch."""
     pairs = facts.images if facts.has_classes else facts.captions
     while batch > 8 and batch > pairs // 8:
         batch //= 2
-    batch = max(2, min(batch, pairs))
+    return max(2, min(batch, pairs))
+
+
+def _training(facts: DatasetFacts, batch: int, rate: str, size: int) -> str:
+    """Return the key ``training``, with epochs for enough steps."""
+    pairs, batch = facts.images if facts.has_classes else facts.captions, _batch(facts, batch)
     epochs = max(FEWEST_EPOCHS, min(MOST_EPOCHS, -(-STEPS * batch // max(pairs, 1))))
     drop = max(1, epochs * 2 // 3)
     return (
@@ -126,6 +143,27 @@ def _head(facts: DatasetFacts, losses: list[str], about: str) -> tuple[str, list
     confirm = "confirm: {top: 1, seeds: 3, baseline: triplet}" if is_joint else "confirm: {top: 1, seeds: 3}"
     lines += ["scheduler: {name: none}", "resources: {cpus: 1}", confirm]
     return about + (", beside the features as they are (zero-shot)" if is_joint else ""), lines
+
+
+def _clip(facts: DatasetFacts, encoder: str) -> tuple[str, list[str]]:
+    if facts.has_classes:
+        raise ConfigError(f"--encoder: {facts.name} has classes in place of captions, which no text encoder reads")
+    if not facts.has_pictures:
+        raise ConfigError(f"--encoder: the pictures of {facts.name} are not there; put them into the dataset's folder")
+    batch = _batch(facts, 256)
+    lines = [
+        "models: [clip]",
+        f"model_parameters: {{encoder: {json.dumps(encoder)}, trained: lora}}",
+        "losses: [nt_xent, sigmoid]",
+        f"training: {{epochs: {FINE_TUNED}, batch_size: {batch}, micro_batch: {min(64, batch)}, precision: bf16}}",
+        "search:",
+        "  {sampler: tpe, trials: 6, metric: val/rsum, training: {learning_rate: [1.0e-5, 1.0e-3]}, fixed:",
+        "    {nt_xent: {temperature: learned}, sigmoid: {temperature: learned, bias: learned}}}",
+        "scheduler: {name: none}",
+        "resources: {cpus: 1}",
+        "confirm: {top: 1, seeds: 3}",
+    ]
+    return "An encoder fine-tuned by LoRA, beside the encoder as it is (zero-shot)", lines
 
 
 def _labels(facts: DatasetFacts) -> tuple[str, list[str]]:

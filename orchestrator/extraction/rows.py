@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainables.data.clip_files import CLIPS, Frame, find_frames
 from trainables.data.corpus import Corpus, Image, check_corpus
-from trainables.data.foreign_features import pick_frames
-from trainables.data.pictures import CLIPS, Frame, check_links, find_frames, find_images
+from trainables.data.pictures import check_links, find_images
 from trainables.data.source import Source, find_source
 from trainables.errors import ConfigError, DataError
 
@@ -70,21 +70,18 @@ def find_pictures(rows: Rows, frames: int, *, augmented: bool) -> Pictures:
 
 def _find_clips(rows: Rows, most: int, *, augmented: bool) -> Pictures:
     source, images = rows.source, rows.images
-    found, problems = find_frames(source.folder, (image.id for image in images), source.roots)
+    found, problems = find_frames(source.folder, (image.id for image in images), source.roots, most)
     if not found and not problems:
         raise DataError(
             f"{rows.corpus.file}: this dataset names no image files, and has no clips/ID{'|'.join(CLIPS)} or "
             "folders clips/ID of pictures, so there is nothing to extract from"
         )
-    where = f"is neither a moving picture nor a folder of pictures in {source.folder} and the folders in it"
+    where = f"is neither a moving picture, a video nor a folder of pictures in {source.folder} and the folders in it"
     missing = [image for image in images if image.id not in found]
     if problems or missing:
         raise DataError(problems or [f"{image.place}: clip {image.id!r} {where}" for image in missing])
     if augmented:
         raise ConfigError("--augmentations is about pictures, and this is a dataset of clips; leave it out")
-    kept: list[list[Frame]] = []
-    for image in images:
-        frames = found[image.id]
-        kept.append([frames[number] for number in pick_frames(len(frames), most)])
+    kept = [found[image.id] for image in images]
     places = tuple(image.place for image, frames in zip(images, kept, strict=True) for _ in frames)
     return Pictures(tuple(frame for frames in kept for frame in frames), places, tuple(map(len, kept)))

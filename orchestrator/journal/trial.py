@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.journal.epochs import Epochs
 from trainables.config import TrialConfig
-from trainables.model_parameters import published_parameters
+from trainables.model_parameters import ZERO_SHOT, published_parameters
 from trainables.parameter_values import LEARNED
 
 SHARE_OF_BEST = 0.95
@@ -91,6 +91,11 @@ class Trial:
         """Whether a pretrained model is evaluated as it was published: the trial has no point of the search space."""
         published = published_parameters(self.config.model)
         return bool(published) and self.params == {f"model.{name}": value for name, value in published.items()}
+
+    @property
+    def compared_loss(self) -> str:
+        """The loss as which the trial is compared: that of a model that is not trained has no effect."""
+        return ZERO_SHOT if self.is_zero_shot else self.config.loss
 
     @property
     def parameters(self) -> dict[str, Any]:

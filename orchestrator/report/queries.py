@@ -22,9 +22,10 @@ from orchestrator.results.verdict import DatasetVerdict
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import printed
 from orchestrator.views.html import filled, theme
-from trainables.data.foreign_features import pick_frames
-from trainables.data.pictures import find_clip, find_image, image_folders, link_problem
+from trainables.data.clip_files import decode_frame, find_clip, spaced_frames
+from trainables.data.pictures import find_image, image_folders, link_problem
 from trainables.errors import DataError, reason_of
+from trainables.extras import MissingExtraError
 from trainables.files import write_whole
 from trainables.ranks import Ranks
 
@@ -206,14 +207,10 @@ def _data_uri(paths: Sequence[Path]) -> str:
     """
     import PIL.Image
 
-    from trainables.data.pictures import count_frames, decode
-
     try:
-        counts = [count_frames(path) for path in paths]
-        every = [(path, number) for path, count in zip(paths, counts, strict=True) for number in range(count)]
         # Copies are pictures of one frame, whose file is no longer read.
-        images = [decode(*every[place]).copy() for place in pick_frames(len(every), FRAMES)]
-    except DataError:
+        images = [decode_frame(frame).copy() for frame in spaced_frames(paths, FRAMES)]
+    except (DataError, MissingExtraError):
         return ""
     if not images:
         return ""

@@ -34,7 +34,15 @@ from orchestrator.results.answer import Answer, Column, Json, Quantity, table_of
 from orchestrator.results.answer import Cell as TableCell
 from orchestrator.results.equal_budget import GPU_HOURS, UNITS
 from orchestrator.text.values import count_text, duration_text, value_text
-from orchestrator.text.wording import listed, metric_words, number_text, parameter_names, printed, setting_text
+from orchestrator.text.wording import (
+    listed,
+    loss_of_model,
+    metric_words,
+    number_text,
+    parameter_names,
+    printed,
+    setting_text,
+)
 from search_spaces import Range
 
 RANKED = 0.5
@@ -182,7 +190,7 @@ def loss_names(analysis: Json) -> dict[str, str]:
     """Return label -> printed name of each loss of ``equal_budgets``, after its model where the models differ."""
     several = len({curve["model"] for curve in analysis["losses"]}) > 1
     return {
-        curve["label"]: f"{printed(curve['model'])} {printed(curve['loss'])}" if several else printed(curve["loss"])
+        curve["label"]: loss_of_model(curve["loss"], curve["model"] if several else None)
         for curve in analysis["losses"]
     }
 

@@ -56,6 +56,7 @@ from orchestrator.text.wording import (
     setting_text,
 )
 from trainables.metric_table import without_section
+from trainables.model_parameters import ZERO_SHOT
 from trainables.ranks import Ranks, chance_rsum
 
 UNCONFIRMED, RUNNING = "unconfirmed", "running"
@@ -353,6 +354,8 @@ def over_datasets(summary: Summary) -> list[Answer]:
     scores: dict[str, dict[str, float]] = {}
     for dataset, verdict in summary.verdicts.items():
         for candidate in verdict.candidates:
+            if candidate.loss == ZERO_SHOT:
+                continue
             scores.setdefault(dataset, {}).setdefault(candidate.loss, candidate.mean(verdict.metric))
             of_loss = runs.setdefault(dataset, {})
             is_lone = candidate.has_seeds and candidate.count < 2

@@ -28,10 +28,10 @@ from orchestrator.text.wording import (
     decimals_of,
     interval_text,
     listed,
+    loss_of_model,
     metric_name,
     number_text,
     parameter_names,
-    printed,
     setting_text,
     share_text,
 )
@@ -81,6 +81,7 @@ class Band:
         best: The setting with the highest mean, trained to its end.
         known: Number of settings that were trained to their end.
         stopped: Number of settings whose value at the end is an estimate.
+        several_models: Whether its model is named, because the experiment has several.
     """
 
     cell: Cell
@@ -92,6 +93,7 @@ class Band:
     known: int
     stopped: int
     diverged: int
+    several_models: bool = False
 
     @cached_property
     def setting(self) -> dict[str, float]:
@@ -159,8 +161,8 @@ class Band:
 
     @property
     def loss(self) -> str:
-        """Printed name of the loss."""
-        return printed(self.cell.loss)
+        """Printed name of the loss, after its model where the experiment has several."""
+        return loss_of_model(self.cell.loss, self.cell.model if self.several_models else None)
 
     @property
     def _inside(self) -> Array:
@@ -178,8 +180,9 @@ def bands(history: History, studies: Mapping[str, Sequence[Point]]) -> dict[str,
     repeats: dict[str, list[Trial]] = {}
     for trial in history.stage(Stage.CONFIRM):
         repeats.setdefault(trial.study, []).append(trial)
+    several = experiment is not None and len(experiment.models) > 1
     study_bands = {
-        cell.name: band_of(cell, studies.get(cell.name, ()), repeats.get(cell.name, ()))
+        cell.name: band_of(cell, studies.get(cell.name, ()), repeats.get(cell.name, ()), several_models=several)
         for cell in (experiment.cells() if experiment else ())
     }
     return {name: band for name, band in study_bands.items() if band is not None}
@@ -191,7 +194,9 @@ def setting_to_use(cell: Cell, trials: Sequence[Trial]) -> dict[str, float] | No
     return None if band is None else band.setting
 
 
-def band_of(cell: Cell, points: Sequence[Point], repeats: Sequence[Trial] = ()) -> Band | None:
+def band_of(
+    cell: Cell, points: Sequence[Point], repeats: Sequence[Trial] = (), *, several_models: bool = False
+) -> Band | None:
     """Return the band of a study; ``None`` with too few trials, or where its parameters are no numbers of each trial.
 
     ``repeats`` are the trainings that confirm some of the trials.
@@ -224,7 +229,7 @@ def band_of(cell: Cell, points: Sequence[Point], repeats: Sequence[Trial] = ()) 
     observed = Observed(places, columns[:, 0], columns[:, 1], columns[:, 2], noise or None, freedom)
     best = max(zip(known, means, strict=True), key=lambda pair: pair[1])[0]
     surface, counts = Surface(observed, cell.seed), (len(known), len(stopped), len(diverged))
-    return Band(cell, bounds, surface, [point.first for point, *_ in rows], places, best, *counts)
+    return Band(cell, bounds, surface, [point.first for point, *_ in rows], places, best, *counts, several_models)
 
 
 def _values_of(point: Point, fresh: Mapping[str, Sequence[float]]) -> list[float]:
@@ -288,8 +293,9 @@ def _best_settings(dataset: str, loss_bands: Sequence[Band], winner: tuple[str, 
         expected = dict.fromkeys(words, "expected at the setting to use")
     notes = list(_notes(first))
     if winner is not None and winner != first.of:
+        named = loss_of_model(winner[1], winner[0] if first.several_models else None)
         notes[:0] = [
-            f"{printed(winner[1])}, the winner's loss, has no surface: that needs {FEWEST} settings of numbers, "
+            f"{named}, the winner's loss, has no surface: that needs {FEWEST} settings of numbers, "
             f"{FEWEST_KNOWN} of them trained to the end.",
             f"These are settings of {first.loss}.",
         ]

@@ -129,8 +129,9 @@ class Comparison:
 def compare(first: Runs, second: Runs, metric: str, *, over_images: bool = False) -> Comparison:
     """Compare two candidates by a metric that both have.
 
-    The unit is the search where one of them has several searches; the other then needs several as well. Of candidates
-    whose means alone are known, those and their deviations are compared.
+    The unit is the search where one of them has several searches; the other then needs several as well, or is a
+    constant, against which the searches have a one-sample test. Of candidates whose means alone are known, those and
+    their deviations are compared.
 
     Args:
         first: The first candidate.
@@ -153,7 +154,7 @@ def compare(first: Runs, second: Runs, metric: str, *, over_images: bool = False
     difference = float(ours.mean() - theirs.mean())
     compared = Comparison(first.label, second.label, metric, difference, unit, None)
     # Another search would find another setting, also of a model without seeds.
-    exact = tuple(unit is Unit.SEED and not side.has_seeds for side in sides)
+    exact = tuple(side.is_constant or (unit is Unit.SEED and not side.has_seeds) for side in sides)
     is_lone = any(len(sample) < 2 and not known for sample, known in zip((ours, theirs), exact, strict=True))
     rows = [side.image_rows(metric, unit) for side in sides] if over_images else [None, None]
     test = None
@@ -164,7 +165,7 @@ def compare(first: Runs, second: Runs, metric: str, *, over_images: bool = False
     if test is None and not is_lone:
         test = welch_test(ours, theirs, (exact[0], exact[1]))
     if test is not None:
-        lucks = [side.luck.get(metric) for side in sides]
+        lucks = [0.0 if side.is_constant else side.luck.get(metric) for side in sides]
         return replace(compared, test=wary_of_luck(test, lucks) if unit is Unit.SEARCH else test)
     units = unit.plural
     if all(exact):

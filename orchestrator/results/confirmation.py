@@ -40,7 +40,7 @@ from orchestrator.results.runs import RunId, Runs
 from orchestrator.results.statistics import Sample
 from orchestrator.results.verdict import DatasetVerdict, judge
 from orchestrator.text.values import in_digits
-from orchestrator.text.wording import at_setting, listed, parameter_names, printed, setting_text
+from orchestrator.text.wording import at_setting, listed, loss_of_model, parameter_names, setting_text
 from trainables.errors import ConfigError
 from trainables.metric_table import BEST, TEST, in_section, name_parts, without_section
 from trainables.metric_values import image_values
@@ -70,7 +70,8 @@ class Confirmation:
     def race(self) -> Race:
         """The rounds of the design so far."""
         plan, history = self.plan, self.history
-        trials = {label: [trial for trial in self._trained if trial.candidate == label] for label in plan.candidates}
+        labels = [label for label in plan.candidates if label not in self._once]
+        trials = {label: [trial for trial in self._trained if trial.candidate == label] for label in labels}
         first = plan.first or plan.seeds or LEAST
         most = plan.trainings or first * len(trials)
         places = {label: {seed: place for place, seed in enumerate(self._seeds(label, most))} for label in trials}
@@ -91,9 +92,14 @@ class Confirmation:
         return seeds_of(self.history.trials[label], self.history.seed, count)
 
     @cached_property
+    def _once(self) -> list[str]:
+        """The candidates of repeated searches that are evaluated once, because nothing of them is trained."""
+        return [label for label in self.plan.candidates if self.is_repeated and self.history.trials[label].is_zero_shot]
+
+    @cached_property
     def trainings(self) -> list[tuple[int, TrialCreated]]:
         """The trainings that the plan has given out, ended or not, each with the place of its seed."""
-        counts = self.race.seeds
+        counts = {**self.race.seeds, **dict.fromkeys(self._once, 1)}
         seeds = {label: self._seeds(label, count) for label, count in counts.items()}
         return [
             (index, repeat(self.history.trials[label], index, seeds[label][index]))
@@ -161,7 +167,7 @@ class Confirmation:
                 images={metric: {seed: images[trial.id] for seed, trial in finished.items()}} if has_images else {},
                 dataset=self.dataset,
                 model=config.model,
-                loss=config.loss,
+                loss=trials[0].compared_loss,
                 parameters=trials[0].parameters,
                 planned=seeds,
             )
@@ -173,12 +179,12 @@ class Confirmation:
 
         A search has the trainings of its best setting. The label is the best setting over all searches, by the
         selection metric of the fresh seeds. A search of which a training was lost is missing, because the rest may
-        flatter it.
+        flatter it. A pretrained model that is not trained is a constant beside them.
         """
         each_of, history = self.history.confirm.each_of, self.history
         groups: dict[tuple[str, str, Any], dict[int, list[Trial]]] = {}
         for trial in self.repeats:
-            key = trial.config.model, trial.config.loss, trial.params.get(each_of) if each_of else None
+            key = trial.config.model, trial.compared_loss, trial.params.get(each_of) if each_of else None
             groups.setdefault(key, {}).setdefault(trial.search, []).append(trial)
         candidates = []
         for key, searches in groups.items():
@@ -192,18 +198,21 @@ class Confirmation:
             studies = [history.study(trainings[0].study) for trainings in searches.values()]
             sizes = {len(trials_of) for trials_of in studies}
             luck = variance_of_best([self._ends(trials_of, each_of, key[-1]) for trials_of in studies])
+            is_constant = setting.is_zero_shot
             candidate = Runs(
                 setting.id,
                 {run: metrics_of(trial, history) for run, trial in trials.items()},
                 dataset=self.dataset,
                 model=setting.config.model,
-                loss=setting.config.loss,
+                loss=setting.compared_loss,
                 parameters=setting.parameters,
                 missing={RunId(number, 0): str(state) for number, state in lost.items()},
                 images={metric: {run: images[trial.id] for run, trial in trials.items()}} if has_images else {},
-                is_repeated=True,
-                trials=sizes.pop() if len(sizes) == 1 else None,
-                luck={} if luck is None else {in_section(history.metric, TEST): luck},
+                has_seeds=not is_constant,
+                is_repeated=not is_constant,
+                is_constant=is_constant,
+                trials=sizes.pop() if len(sizes) == 1 and not is_constant else None,
+                luck={} if luck is None or is_constant else {in_section(history.metric, TEST): luck},
             )
             candidates.append(candidate)
         return candidates
@@ -214,7 +223,7 @@ class Confirmation:
         return [
             trial.at_best[name] if _has_finished(trial) and name in trial.at_best else None
             for trial in trials
-            if parameter is None or trial.params.get(parameter) == value
+            if not trial.is_zero_shot and (parameter is None or trial.params.get(parameter) == value)
         ]
 
     @cached_property
@@ -326,9 +335,10 @@ class Confirmation:
         if loss is not None:
             known = any(candidate.loss == loss for candidate in self.candidates)
             return (loss, []) if known else (None, [f"the baseline {loss!r} was not confirmed on {self.dataset}"])
-        if self.is_repeated:
-            return None, []
         labels = [candidate.label for candidate in self.candidates]
+        if self.is_repeated:
+            # The zero-shot model of the plan, if there is one.
+            return self.plan.baseline if self.plan.baseline in labels else None, []
         if known_experiment(self.history) is None:
             # Without the search spaces, e.g. because a plug-in is missing, the plan says which settings are published.
             unknown = "this version refuses the experiment, so the published settings are not known"
@@ -416,8 +426,8 @@ def race_names(history: History, race: Race) -> dict[str, str]:
     several = len({trial.config.model for trial in trials.values()}) > 1
     names = {}
     for label, trial in trials.items():
-        model = f"{printed(trial.config.model)} " if several else ""
-        names[label] = model + at_setting(printed(trial.config.loss), trial.parameters)
+        loss = loss_of_model(trial.config.loss, trial.config.model if several else None)
+        names[label] = at_setting(loss, trial.parameters)
     counts = Counter(names.values())
     return {label: f"{name} {label.rpartition('-')[2]}" if counts[name] > 1 else name for label, name in names.items()}
 

@@ -30,7 +30,7 @@ def wanted_plans(experiment: Experiment, history: History) -> list[ConfirmationP
         return []
     repeated = experiment.search.repeats > 1
     candidates = (
-        best_of_searches(history, confirm.each_of)
+        [*best_of_searches(history, confirm.each_of), *zero_shot_trials(history)]
         if repeated
         else choose_candidates(
             history,
@@ -49,13 +49,19 @@ def wanted_plans(experiment: Experiment, history: History) -> list[ConfirmationP
             candidates=tuple(trial.id for trial in trials),
             seeds=confirm.seeds,
             trainings=confirm.trainings,
-            baseline=confirm.baseline or (None if repeated else _published_id(history, trials, confirm.each_of)),
+            baseline=confirm.baseline
+            or (_zero_shot_id(trials) if repeated else _published_id(history, trials, confirm.each_of)),
             looks=history.confirm_looks.get(dataset, 0),
             first=first_seeds(confirm.trainings, len(trials)) if confirm.trainings else None,
             level=RACE_LEVEL if confirm.trainings else LEVELS_OF_SEARCHES.get(experiment.search.repeats, LEVEL),
         )
         for dataset, trials in chosen.items()
     ]
+
+
+def _zero_shot_id(candidates: Sequence[Trial]) -> str | None:
+    """Return the id of the pretrained model that is not trained, the published settings of repeated searches."""
+    return next((trial.id for trial in candidates if trial.is_zero_shot), None)
 
 
 def _published_id(history: History, candidates: Sequence[Trial], each_of: str | None) -> str | None:
@@ -156,15 +162,25 @@ def choose_candidates(
 def best_of_searches(history: History, each_of: str | None = None) -> list[Trial]:
     """Return the best trial of each search, or of each value of a parameter in each search.
 
-    Searches are independent: a setting that two of them found is a candidate of both.
+    Searches are independent: a setting that two of them found is a candidate of both. A pretrained model that is not
+    trained was found by none.
     """
     chosen: list[Trial] = []
     for study in dict.fromkeys(trial.study for trial in history.stage(Stage.SEARCH)):
         best: dict[Any, Trial] = {}
-        for point in best_points(history.study(study)):
+        for point in best_points(trial for trial in history.study(study) if not trial.is_zero_shot):
             best.setdefault(point.first.params.get(each_of) if each_of else None, point.first)
         chosen += best.values()
     return chosen
+
+
+def zero_shot_trials(history: History) -> list[Trial]:
+    """Return the evaluation of each pretrained model without training: the first on a dataset, as all are equal."""
+    first: dict[tuple[str, str], Trial] = {}
+    for trial in history.stage(Stage.SEARCH):
+        if trial.is_zero_shot and trial.state is TrialState.FINISHED:
+            first.setdefault((trial.config.dataset, trial.config.model), trial)
+    return list(first.values())
 
 
 def published_default(history: History, dataset: str) -> Trial | None:

@@ -286,8 +286,8 @@ def optimism_of(history: History) -> dict[str, Json]:
 
 
 def _by_dataset(history: History) -> dict[str, list[Trial]]:
-    """Return the trials of the search of each dataset."""
+    """Return the trials of the search of each dataset, without pretrained models that are not trained."""
     groups: dict[str, list[Trial]] = {}
-    for trial in history.stage(Stage.SEARCH):
+    for trial in (trial for trial in history.stage(Stage.SEARCH) if not trial.is_zero_shot):
         groups.setdefault(trial.config.dataset, []).append(trial)
     return groups

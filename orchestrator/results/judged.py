@@ -24,6 +24,9 @@ from orchestrator.text.wording import metric_name, number_text, share_text
 from trainables.judged_ranks import KNOWN, RECALLS, TITLES, DirectionRanks, JudgedRanks, query_values
 from trainables.metric_table import CONDENSED, DIRECTIONS, name_parts, parts_of, without_section
 
+ALONE = "Nothing was compared, so there is no verdict that the captions that people judged correct could change."
+"""What is said of a candidate that is alone."""
+
 
 def judged_verdicts(confirmation: Confirmation) -> dict[str, dict[str, DatasetVerdict]]:
     """Return the verdicts of a confirmation, which is over, by each source with which all candidates were evaluated.
@@ -109,9 +112,10 @@ def judged_answer(verdict: DatasetVerdict, judged: Mapping[str, Mapping[str, Dat
     before = str(verdict.verdict)
     for source, verdicts in judged.items():
         headlines = {metric: answer_questions(new_verdict)[0] for metric, new_verdict in verdicts.items()}
+        is_compared = bool(verdict.pairs) or any(new_verdict.pairs for new_verdict in verdicts.values())
         survives = all(headline.verdict == before for headline in headlines.values())
         known = _known(verdict, f"test/judged_{source}")
-        sentences.append(_sentence(before, headlines))
+        sentences.append(_sentence(before, headlines) if is_compared else ALONE)
         share = "" if known is None else f"; {share_text(known)} of the winner's first ten are judged"
         notes.append(f"Judgements: {TITLES[source]}{share}.")
         about = {"name": source, "title": TITLES[source], "survives": survives, "known": known}

@@ -29,6 +29,7 @@ from orchestrator.text.wording import (
     basis_text,
     interval_text,
     listed,
+    loss_of_model,
     metric_name,
     number_text,
     p_equals,
@@ -38,7 +39,7 @@ from orchestrator.text.wording import (
     share_text,
 )
 from trainables.metric_table import range_of
-from trainables.model_parameters import MODEL_PARAMETERS, published_parameters
+from trainables.model_parameters import ZERO_SHOT
 
 MOSTLY = 0.5
 """Share of the uncertainty from which on a part of it is named: smaller shares are not estimated well apart."""
@@ -51,7 +52,7 @@ SETTLE = "settle"
 
 THE_WINNER = "The winner"
 
-ZERO_SHOT = "The published settings are the pretrained model, which was not trained (zero-shot)."
+NOT_TRAINED = "The published settings are the pretrained model, which was not trained (zero-shot)."
 
 ONE_SEARCH = (
     "One search a loss: another search may find other settings, and how far that moves this was not measured. "
@@ -106,11 +107,12 @@ class _Questions:
             hidden = self._by_label[deciding.second]
             names |= {setting.label: self._full_name(setting) for setting in (best[hidden.kind], hidden)}
             shown.insert(shown.index(best[hidden.kind]) + 1, hidden)
-        closest, repeated = self._closest(conclusion, shown), self._winner.unit is Unit.SEARCH
+        closest, repeated = self._closest(conclusion, shown), self._verdict.unit is Unit.SEARCH
         key, noun = (WHICH_LOSS, "loss") if repeated else (WHICH_SETTING, "setting")
         question = f"Which model and {noun}?" if self._several_models else f"Which {noun}?"
         said = names if repeated else {of.label: self._at_setting(of) for of in (self._winner, *shown)}
-        every = self._every("loss", shown)
+        untrained = any(candidate.loss == ZERO_SHOT for candidate in (self._winner, *shown))
+        every = self._every("candidate" if untrained else "loss", shown)
         # Other sentences have no room for the setting of a second loss; the table has all.
         second = names if repeated else {of.label: self._setting_of(of, names[of.label]) for of in shown}
         if every and not repeated and conclusion.verdict is Verdict.BETTER:
@@ -133,7 +135,7 @@ class _Questions:
 
     def _another_search(self, closest: Pair | None) -> Iterator[str]:
         """Say what is known of another search."""
-        if self._winner.unit is not Unit.SEARCH:
+        if self._verdict.unit is not Unit.SEARCH:
             # A model from elsewhere has no setting that a search found.
             yield from [ONE_SEARCH] if self._winner.parameters else []
         elif closest is not None:
@@ -142,7 +144,8 @@ class _Questions:
                 for label in (closest.first, closest.second)
             )
             ahead, names = int((ours[:, None] > theirs[None]).sum()), self._names[WHICH_LOSS]
-            pairs = f"{ahead} of {ours.size * theirs.size} pairs of searches"
+            is_lone = any(self._by_label[label].is_constant for label in (closest.first, closest.second))
+            pairs = f"{ahead} of {ours.size * theirs.size} {'' if is_lone else 'pairs of '}searches"
             yield f"{names[closest.first]} was ahead of {names[closest.second]} in {pairs}."
 
     def _which_coefficients(self) -> Answer | None:
@@ -186,12 +189,12 @@ class _Questions:
 
     def _zero_shot(self, candidate: Runs) -> tuple[str, ...]:
         """Say that a candidate is a pretrained model that is not trained, if it is one."""
-        if candidate.model not in MODEL_PARAMETERS:
-            # A table of results has models from elsewhere.
+        if candidate.loss != ZERO_SHOT:
             return ()
-        published = {f"model.{name}": value for name, value in published_parameters(candidate.model).items()}
-        is_untrained = bool(published) and published.items() <= candidate.parameters.items()
-        return (ZERO_SHOT,) if is_untrained else ()
+        if not candidate.is_constant:
+            return (NOT_TRAINED,)
+        units = self._verdict.unit.plural
+        return NOT_TRAINED, f"It has one value: the test is a one-sample test over the {units} of the other side."
 
     def _what_would_settle(self, answers: Sequence[Answer]) -> list[Answer]:
         """Return the answer to (d) where an answer is open."""
@@ -220,8 +223,7 @@ class _Questions:
 
     def _loss_name(self, candidate: Runs) -> str:
         """Return the printed name of a candidate's loss, after its model where models differ."""
-        name = printed(candidate.loss)
-        return f"{printed(candidate.model)} {name}" if self._several_models else name
+        return loss_of_model(candidate.loss, candidate.model if self._several_models else None)
 
     def _full_name(self, candidate: Runs) -> str:
         """Return a candidate's loss with its setting, brief enough for a sentence."""
@@ -245,7 +247,7 @@ class _Questions:
         """
         dataset, names = self._verdict.dataset, self._names[key]
         if closest is None:
-            lost = f"the other candidates lost their {self._winner.unit.plural}"
+            lost = f"the other candidates lost their {self._verdict.unit.plural}"
             alone = f"{names[self._winner.label]} could not be compared: {lost}."
             return Answer(key, dataset, question, alone, str(conclusion.verdict))
         test, p = closest.comparison.test, conclusion.p
@@ -278,8 +280,11 @@ class _Questions:
             lost = self._winner.unit
             return f"{first} leads, and every candidate lost a {lost}: the remaining {lost.plural} may flatter it."
         signed, unit = number_text(closest.difference, metric, signed=True), metric_name(metric)
-        runs = [candidate.count for candidate in (self._winner, self._by_label[closest.second])]
-        basis = basis_text(runs, self._verdict.images, self._winner.unit, self._winner.trials)
+        # A constant has no runs that vary.
+        pair = (self._winner, self._by_label[closest.second])
+        varying = [candidate for candidate in pair if not candidate.is_constant] or pair
+        runs = [candidate.count for candidate in varying]
+        basis = basis_text(runs, self._verdict.images, self._verdict.unit, varying[0].trials)
         reason = closest.comparison.reason
         p = "" if conclusion.p is None else f", {p_equals(conclusion.p)}"
         within = f", {reason}" if reason else ""
@@ -315,20 +320,25 @@ class _Questions:
             yield f"{names[self._winner.label]} beats {count} of {len(pairs)}; see the table."
         elif beaten:
             yield f"{names[self._winner.label]} beats {listed(beaten)}."
-        asked = (self._verdict.pair_of.get(other.label) for other in self._verdict.others(question))
-        if any(pair is not None and self._is_tied_by_choice(pair) for pair in asked):
+        asked = [self._verdict.pair_of.get(other.label) for other in self._verdict.others(question)]
+        apart = [pair for pair in asked if pair is not None and self._is_tied_without_0(pair)]
+        if any((pair.p or 0.0) > (pair.comparison.p or 0.0) for pair in apart):
             yield "An interval is of its pair alone; p also counts the choice of the winner among its candidates."
+        elif any(pair is not conclusion.deciding for pair in apart):
+            # Of the pair that decides, the headline says the level.
+            yield f"An interval has 95 %; a difference counts where p is at most {self._verdict.level:g}."
 
-    def _is_tied_by_choice(self, pair: Pair) -> bool:
-        """Whether the test of a tie finds a difference, which version 0.2 called *better* in its tables."""
+    def _is_tied_without_0(self, pair: Pair) -> bool:
+        """Whether a tie has an interval without 0, or a test that finds a difference without counting the choice."""
         p, interval = pair.comparison.p, pair.interval
-        if pair.verdict is not Verdict.TIE or p is None or interval is None or (pair.p or 0.0) <= p:
+        if pair.verdict is not Verdict.TIE or p is None or interval is None:
             return False
         return p <= self._verdict.level or not interval.low <= 0 <= interval.high
 
     def _new_images(self, pair: Pair | None) -> Iterator[str]:
         test = None if pair is None else pair.comparison.test
-        if test is None or test.images is None:
+        # Beside a tie, a probability of its pair alone would say more than its p.
+        if pair is None or test is None or test.images is None or pair.verdict is Verdict.TIE:
             return
         least, chance = self._verdict.smallest_difference, probability_text(test.probability_beyond(0.0))
         by = f", by at least {least:g} {metric_name(self._verdict.metric)} with probability "
@@ -341,7 +351,7 @@ class _Questions:
         """Say what the verdict says of new images, and what limits it."""
         yield from self._new_images(closest)
         if self._verdict.images is None:
-            yield f"The test varies the {self._winner.unit.plural} alone, on these test images."
+            yield f"The test varies the {self._verdict.unit.plural} alone, on these test images."
         yield from (f"{text[:1].upper()}{text[1:].rstrip('.')}." for text in self._verdict.warnings)
 
     def _table(self, candidates: Sequence[Runs]) -> Table:
@@ -355,7 +365,7 @@ class _Questions:
             Column("loss", "loss", hidden=True),
             Column("name", "loss" if names_losses else "setting"),
             Column("setting", "best setting" if len(kinds) == len(candidates) else "setting"),
-            Column("seeds", self._winner.unit.plural, unit="count"),
+            Column("seeds", self._verdict.unit.plural, unit="count"),
             Column("result", "mean ± sd", unit=metric, shows="apart"),
             Column("difference", "against the winner", unit=metric, signed=True, shows="both"),
             Column("p", "p" if len(candidates) < 3 else "p (Holm)", unit="p"),
@@ -370,7 +380,7 @@ class _Questions:
                 candidate.loss,
                 names[candidate.label],
                 setting,
-                candidate.count,
+                None if candidate.is_constant else candidate.count,
                 candidate.quantity(metric),
             )
             pair, difference = self._verdict.pair_of.get(candidate.label), None
@@ -386,7 +396,7 @@ class _Questions:
         pair, smallest = self._verdict.pair_of[answer.closest], answer.numbers["smallest_detectable_difference"]
         if smallest is None:
             return ""
-        metric, names, units = self._verdict.metric, dict(self._names[answer.key]), self._winner.unit.plural
+        metric, names, units = self._verdict.metric, dict(self._names[answer.key]), self._verdict.unit.plural
         if answer.key == PUBLISHED:
             names[pair.second] = "the baseline" if self._verdict.named_baseline else "the published settings"
         said = f"{names[self._winner.label]} against {names[pair.second]}: the smallest detectable difference is "

@@ -59,6 +59,8 @@ class Runs:
         planned: Number of runs that a race or the user gave the candidate; ``None`` where all have equally many.
         has_seeds: Whether another seed could give other values; a closed-form model has a single run, which is exact.
         is_repeated: Whether the runs are of repeated searches, also where a single one is left.
+        is_constant: Whether neither a training nor a search could give it another value, as of a pretrained model that
+            is not trained; it has a single run.
         trials: Trials of each of the repeated searches; ``None`` where there are none, or they differ.
         luck: Metric -> variance of the best setting over repeated searches by all their trials, see ``luck``; without a
             metric where it is not known.
@@ -83,6 +85,7 @@ class Runs:
     planned: int | None = None
     has_seeds: bool = True
     is_repeated: bool = False
+    is_constant: bool = False
     trials: int | None = None
     luck: Mapping[str, float] = field(default_factory=dict)
 

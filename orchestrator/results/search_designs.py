@@ -84,7 +84,7 @@ USUAL = Luck()
 def measured_luck(history: History) -> Luck:
     """Return the median luck of an experiment's losses by all trials of their searches; the usual one where unknown."""
     studies: dict[tuple[str, str, str], dict[int, list[float | None]]] = {}
-    for trial in history.stage(Stage.SEARCH):
+    for trial in (trial for trial in history.stage(Stage.SEARCH) if not trial.is_zero_shot):
         of = (trial.config.dataset, trial.config.model, trial.config.loss)
         value = trial.best_value if trial.state is TrialState.FINISHED else None
         studies.setdefault(of, {}).setdefault(trial.search, []).append(value)

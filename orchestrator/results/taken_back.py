@@ -70,7 +70,7 @@ def _other_test(verdict: DatasetVerdict, other: DatasetVerdict) -> Iterator[str]
     word, again = verdict.verdict, other.conclusion(verdict.first_question)
     if word == again.verdict or Verdict.UNTESTED in (word, again.verdict) or other.decided_by == verdict.decided_by:
         return
-    units = "the seeds" if verdict.winner is None else f"the {verdict.winner.unit.plural}"
+    units = f"the {verdict.unit.plural}"
     p = "" if again.p is None else f" ({p_equals(again.p)})"
     said = {Verdict.TIE: "a tie"}.get(again.verdict, str(again.verdict))
     if verdict.images is None:

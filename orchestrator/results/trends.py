@@ -39,7 +39,7 @@ from orchestrator.results.statistics import (
 )
 from orchestrator.results.verdict import DatasetVerdict
 from orchestrator.text.values import value_text
-from orchestrator.text.wording import interval_text, metric_name, number_text, p_equals, parameter_names, printed
+from orchestrator.text.wording import interval_text, loss_of_model, metric_name, number_text, p_equals, parameter_names
 from trainables.parameter_values import is_number
 
 FEWEST_VALUES = 3
@@ -58,12 +58,12 @@ def trends_of(verdict: DatasetVerdict, parameter: str) -> list[Json]:
             group = groups.setdefault((candidate.model, candidate.loss), {})
             # Candidates are in the order of their values on val; the first of a value is its best setting.
             group.setdefault(float(value), candidate.sample(verdict.metric, candidate.unit))
-    trends = [find_trend(samples, parameter, verdict.metric, loss) for (_, loss), samples in groups.items()]
+    trends = [find_trend(samples, parameter, verdict.metric, loss, model) for (model, loss), samples in groups.items()]
     return [trend for trend in trends if trend is not None]
 
 
-def find_trend(samples: Mapping[float, Sample], parameter: str, metric: str, loss: str) -> Json | None:
-    """Return the trend of a metric over the values of a parameter of a loss.
+def find_trend(samples: Mapping[float, Sample], parameter: str, metric: str, loss: str, model: str) -> Json | None:
+    """Return the trend of a metric over the values of a parameter of a model's loss.
 
     ``samples`` are value of the parameter, > 0 -> values of its seeds.
 
@@ -94,7 +94,7 @@ def find_trend(samples: Mapping[float, Sample], parameter: str, metric: str, los
         {"value": value, "mean": float(group.mean()), "band": interval._asdict()}
         for value, group, interval in zip(ordered, groups, _band(groups), strict=True)
     ]
-    about = {"parameter": parameter, "metric": metric, "loss": loss, "seeds": min(map(len, groups))}
+    about = {"parameter": parameter, "metric": metric, "model": model, "loss": loss, "seeds": min(map(len, groups))}
     return {**about, "curve": curve, "slope": slope, "bend": bend}
 
 
@@ -117,21 +117,24 @@ def trend_answer(dataset: str, trends: Sequence[Json], *, repeated: bool = False
         Column("value", parameter, unit="number"),
         Column("mean", "mean", unit=metric, shows="both"),
     ]
+    several = len({trend["model"] for trend in trends}) > 1
+    names = [loss_of_model(trend["loss"], trend["model"] if several else None) for trend in trends]
     rows = [
-        (trend["loss"], printed(trend["loss"]), point["value"], Quantity(point["mean"], None, **point["band"]))
-        for trend in trends
+        (trend["loss"], name, point["value"], Quantity(point["mean"], None, **point["band"]))
+        for trend, name in zip(trends, names, strict=True)
         for point in trend["curve"]
     ]
-    headline, *notes = (sentence for trend in trends for sentence in describe_trend(trend))
+    described = map(describe_trend, trends, names)
+    headline, *notes = (sentence for sentences in described for sentence in sentences)
     notes.append("Both p-values of a trend are Holm-adjusted; the intervals hold all means with 95 %.")
     notes += [] if repeated else [OF_SETTINGS]
     question, table = f"Is there a trend over {parameter}?", table_of(columns, rows)
     return Answer("trends", dataset, question, headline, table=table, notes=tuple(notes), data={"trends": list(trends)})
 
 
-def describe_trend(trend: Json) -> list[str]:
-    """Return sentences about a trend: slope, then bend."""
-    metric, name = metric_name(trend["metric"]), printed(trend["loss"])
+def describe_trend(trend: Json, name: str) -> list[str]:
+    """Return sentences about a trend of a loss of this name: slope, then bend."""
+    metric = metric_name(trend["metric"])
     slope, bend = trend["slope"], trend["bend"]
     (parameter,) = parameter_names([trend["parameter"]]).values()
     rising = "rises" if slope["estimate"] > 0 else "falls"

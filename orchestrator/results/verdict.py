@@ -79,9 +79,14 @@ class DatasetVerdict:
     smallest_difference: float = 0.0
 
     @property
+    def unit(self) -> Unit:
+        """What varies beside images: searches where a candidate has several of them."""
+        return Unit.SEARCH if any(candidate.unit is Unit.SEARCH for candidate in self.candidates) else Unit.SEED
+
+    @property
     def decided_by(self) -> str:
         """What varies in the test that decides: ``seeds`` or ``searches``, or followed by ``_and_images``."""
-        units = (Unit.SEED if self.winner is None else self.winner.unit).plural
+        units = self.unit.plural
         return units if self.images is None else f"{units}_and_images"
 
     @property

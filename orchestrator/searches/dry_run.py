@@ -359,6 +359,11 @@ def _trials(study: StudyPlan) -> str:
     return str(study.trials) if study.searches == 1 else f"{study.searches} × {study.trials}"
 
 
+def _estimate(usual: str, most: str) -> str:
+    """Return the usual time with the longest, where nothing is stopped, if it is another."""
+    return f"about {usual}" if usual == most else f"about {usual}, at most {most}"
+
+
 def describe_dry_run(result: DryRun) -> list[str]:
     """Return sentences about the time of the search, and about limits that end it before."""
     plan, at_a_time = result.forecast, result.concurrency
@@ -374,7 +379,7 @@ def describe_dry_run(result: DryRun) -> list[str]:
     sentences = [
         f"{plan.trials} trials{confirm}: {epochs}, then {count_text(plan.evaluated, 'model')} evaluated on test",
         f"{at_a_time.trials} trials at a time, limited by {at_a_time.limited_by}{fused}",
-        f"about {times['usual']}, at most {times['most']}, at the pace of {pace}",
+        f"{_estimate(times['usual'], times['most'])}, at the pace of {pace}",
         f"of these the search {times['search']}, {confirming}test {times['test']}",
     ]
     if at_a_time.gpus:

@@ -12,7 +12,7 @@ from orchestrator.reference.published import DATASETS, SYNONYMS
 from orchestrator.text.values import MINUS, SYMBOLS, count_text, duration_text, value_text, visible
 from trainables.loss_parameters import LOSS_TABLE
 from trainables.metric_table import COCOS, COCOS_START, CONDENSED, is_in, metric_of, name_parts
-from trainables.model_parameters import MODEL_TABLE
+from trainables.model_parameters import MODEL_TABLE, ZERO_SHOT
 
 MISSING = "–"
 
@@ -23,6 +23,7 @@ PRINTED: Mapping[str, str] = {
     "flickr8k_ar": "Flickr8k (Arabic)",
     **{name: entry.printed for name, entry in MODEL_TABLE.items() if entry.printed},
     **{name: entry.printed for name, entry in LOSS_TABLE.items()},
+    ZERO_SHOT: "Zero-shot",
 }
 """Our name of a dataset, a model or a loss -> its name in papers."""
 
@@ -38,6 +39,16 @@ def printed(name: str) -> str:
     """
     last = PurePath(name).name or name
     return PRINTED.get(name) or PRINTED.get(SYNONYMS.get(last, last)) or one_line(last)
+
+
+def loss_of_model(loss: str, model: str | None) -> str:
+    """Return the printed name of a loss, after that of its model where several models are compared.
+
+    Example:
+        >>> loss_of_model("nt_xent", "hgr"), loss_of_model("nt_xent", None)
+        ('HGR NT-Xent', 'NT-Xent')
+    """
+    return printed(loss) if model is None else f"{printed(model)} {printed(loss)}"
 
 
 def one_line(text: str) -> str:

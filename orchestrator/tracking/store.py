@@ -297,7 +297,8 @@ class Store:
         status = (ENDED_STATUS if is_over else STATUS)[trial.state]
         tags = end if was_there and run.status != status else {}
         send(self._client, run.id, params=params, points=_points(trial, run, history), tags=tags)
-        run.step, run.best = max(run.step, trial.last_epoch), trial.best_epoch or run.best
+        run.best = run.best if trial.last_epoch < run.step else trial.best_epoch or run.best
+        run.step = max(run.step, trial.last_epoch)
         run.tested |= trial.id in history.tests
         self._send_results(trial, run)
         # Last, because a run that has its status lacks nothing.
@@ -459,7 +460,9 @@ def _points(trial: Trial, run: Run, history: History) -> Iterator[CurvePoint]:
             first = {best: reported[best]} if best in reported else {}
             counts = {"epochs_to_95": float(trial.epochs_to_95(epoch) or epoch), "epoch": float(epoch)}
             yield CurvePoint({**first, **reported, **counts}, trial.times[epoch], epoch)
-    if trial.best_epoch is not None and run.best != trial.best_epoch:
+    # After a loss of power the run may hold epochs that the journal lost: they are trained again, to the same numbers.
+    is_behind = trial.last_epoch < run.step and not trial.has_ended
+    if trial.best_epoch is not None and run.best != trial.best_epoch and not is_behind:
         # At the last epoch's step, because MLflow shows the value of the highest step.
         metrics = {**best_of(trial.epochs[trial.best_epoch]), BEST_EPOCH: float(trial.best_epoch)}
         if trial.best_value is not None:

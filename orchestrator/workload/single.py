@@ -17,7 +17,7 @@ from orchestrator.journal.lock import hold
 from search_spaces import SPACES
 from search_spaces.other_names import suggestion
 from trainables.checkpoint import BEST, EpochReport, find_latest, read_file, run_ahead, save_epoch
-from trainables.config import TrialConfig, check_metric, similarity_notes
+from trainables.config import TrialConfig, check_metric, idle_rates, similarity_notes
 from trainables.data.dataset import (
     Dataset,
     check_batch_size,
@@ -186,7 +186,7 @@ def _train(
 
     chosen = choose_device(device)
     steps = count_steps(trained_split(config, data), config.training, config.seed)
-    notes = (*data_notes(config, data), *similarity_notes(config))
+    notes = (*data_notes(config, data), *similarity_notes(config), *idle_rates(config))
     on_start(TrainingStart(directory, str(chosen), steps, notes))
     checkpoint = find_latest(directory) if resume else None
     is_resumed = checkpoint is not None

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.experiment.experiment import Cell, Experiment, data_key
 from orchestrator.storage.bucket import ObjectStore, fetch_dataset, is_bucket
 from orchestrator.workload.workload import Stream, TestEvaluation, TrialGroup
+from search_spaces.study import Suggestion
 from trainables.checkpoint import EpochReport, Outcome, run_ahead
-from trainables.config import NO_FEATURES, PIXELS, TEXT, TOKENIZERS, TrialConfig, similarity_notes
+from trainables.config import NO_FEATURES, PIXELS, TEXT, TOKENIZERS, TrialConfig, idle_rates, similarity_notes
 from trainables.data.dataset import (
     check_batch_size,
     check_modality,
@@ -30,6 +31,7 @@ from trainables.data.source import find_source
 from trainables.errors import DataError
 from trainables.judged_ranks import named_metrics
 from trainables.judgement_files import load_judgements
+from trainables.parameter_values import LEARNED
 from trainables.plugins.in_use import use
 from trainables.plugins.plugin import Plugin
 
@@ -109,9 +111,15 @@ class TrainablesWorkload:
 
     def notes(self, experiment: Experiment) -> list[str]:
         """Return what trainings do with their data that the experiment does not say, a sentence each."""
-        configs = [experiment.trial_config(cell, {}) for cell in experiment.studies()]
+        studies = experiment.studies()
+        configs = [experiment.trial_config(cell, {}) for cell in studies]
         notes = [note for config in configs for note in data_notes(config, self.open_data(config))]
-        notes += [note for config in configs for note in similarity_notes(config)]
+        # A study may choose among several losses.
+        for cell in studies:
+            for loss, part in cell.space.losses.items():
+                config = experiment.suggested(cell, Suggestion(loss, dict(part.fixed)))
+                may_learn = any(LEARNED in bound.ends() for bound in part.bounds.values())
+                notes += [*similarity_notes(config), *idle_rates(config, cell.space.training, may_learn=may_learn)]
         notes += [
             f"{config.dataset}: the features of its captions were made with the tokenizer {name}"
             for config in configs

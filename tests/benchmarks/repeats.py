@@ -25,7 +25,7 @@ from orchestrator.results.datasets import interaction_test
 from orchestrator.results.trends import find_trend
 from orchestrator.results.verdict import LEVEL, LEVELS_OF_SEARCHES
 from tests.benchmarks.rows import Row
-from tests.support.repeat_rates import Design, lucks, searched_by_tpe, verdicts
+from tests.support.repeat_rates import Design, against_constant, lucks, searched_by_tpe, verdicts
 
 LIMIT, OF_INTERACTIONS = 4.0, 5.0
 """Percent of studies that may be wrong."""
@@ -50,6 +50,8 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
         return
     for kind, losses, searches in product(("normal", "random", "stopped"), (2, 4, 6, 13), SEARCHES):
         yield _false(options.studies, kind, losses, searches)
+    for kind, searches in product(("normal", "random", "stopped"), SEARCHES):
+        yield _false_against_constant(options.studies, kind, searches)
     for losses, searches, luck, lead in product((2, 4, 11), SEARCHES, (2.0, 5.0), (5.0, 10.0)):
         yield _found(options.studies, losses, searches, luck, lead)
     for seeds in (1, 3, 5):
@@ -80,6 +82,19 @@ def _false(studies: int, kind: str, losses: int, searches: int) -> Row:
     note = f"with luck alike {alike[worst_alike]:.1f} ({worst_alike}); worst: {worst}"
     case = f"false: {losses} losses, {searches} searches, {kind}"
     return Row(case, "%", shares[worst], LIMIT, "limit", note=note)
+
+
+def _false_against_constant(studies: int, kind: str, searches: int) -> Row:
+    """Return the worst of several spreads of luck, with one to five seeds, over seeds alone and images as well."""
+    generator, level = np.random.default_rng(searches), LEVELS_OF_SEARCHES.get(searches, LEVEL)
+    shares: dict[str, float] = {}
+    for luck, (seeds, image) in product((2.0, 5.0, 20.0), ((1, 0.0), (1, 1.5), (5, 1.5))):
+        design = Design(np.zeros(1), searches, np.array([luck]), kind, seeds=seeds, image=image)
+        found = against_constant(design, studies, level, generator)
+        shares[f"luck {luck:g}, {seeds} seeds, images {image:g}"] = 100 * float(found.mean())
+    worst = max(shares, key=shares.__getitem__)
+    case = f"false: a loss and a constant, {searches} searches, {kind}"
+    return Row(case, "%", shares[worst], LIMIT, "limit", note=f"worst: {worst}")
 
 
 FALLS = (100.0, 400.0, 1600.0)
@@ -151,6 +166,6 @@ def _trend(studies: int, searches: int, luck: float) -> Row:
     """Return how often six equal values of a parameter have a trend or a bend."""
     generator = np.random.default_rng(searches)
     draw = partial(generator.normal, 0.0, np.hypot(luck, 1.5), searches)
-    trends = [find_trend({2.0**x: draw() for x in range(6)}, "x", "test/rsum", "a") for _ in range(studies)]
+    trends = [find_trend({2.0**x: draw() for x in range(6)}, "x", "test/rsum", "a", "vsepp") for _ in range(studies)]
     share = 100 * float(np.mean([min(t["slope"]["p"], t["bend"]["p"]) <= 0.05 for t in trends if t is not None]))
     return Row(f"trend or bend: {searches} searches, luck {luck:g}", "%", share, OF_INTERACTIONS, "limit")

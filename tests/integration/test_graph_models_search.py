@@ -41,10 +41,8 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
     motion = folder.parent / "data" / "motion"
     generated = run(folder, "data", "generate", "motion", "--images", "40", "--out", str(motion))
     assert generated.returncode == 0, generated.stderr
-    (motion / "experts").mkdir()
-    frames, lengths = np.load(motion / "features_regions.npy"), np.load(motion / "region_lengths.npy")
+    lengths = np.load(motion / "experts" / "frames_lengths.npy")
     lengths[::3] = 0
-    np.save(motion / "experts" / "frames.npy", frames.astype(np.float32))
     np.save(motion / "experts" / "frames_lengths.npy", lengths)
     np.save(motion / "experts" / "mean.npy", np.load(motion / "features_global.npy").astype(np.float32))
     # GSMN reads equally many regions of each image: the frames that every clip has.
@@ -88,6 +86,32 @@ def test_a_killed_search_of_graphs_resumes_to_the_same_epochs(clips: Path) -> No
     resumed = run(folder, "resume", "graphs")
     assert resumed.returncode == 0, resumed.stderr
     assert trials_of(folder, "graphs") == trials_of(clips, "graphs")
+
+
+def test_gsmn_is_searched_on_scenes_whose_boxes_come_with_them(tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    generated = run(folder, "data", "generate", "scenes", "--images", "40", "--out", str(tmp_path / "data" / "scenes"))
+    assert generated.returncode == 0, generated.stderr
+    described = run(folder, "data", "describe", "scenes")
+    assert "input boxes: boxes.npy (40, 16, 4) float32" in described.stdout, described.stdout
+    experiment = {
+        "name": "scenes",
+        "datasets": ["scenes"],
+        "models": ["gsmn"],
+        "losses": ["triplet_sh", "nt_xent"],
+        "training": {**SMALL, "cocos_every": 0},
+        "overrides": [{"model_parameters": {"graph": "paper"}}],
+        "search": {"sampler": "random", "trials": 1},
+        "scheduler": {"name": "none"},
+        "confirm": {"top": 1, "seeds": 2},
+        "resources": {"max_concurrent": 1},
+    }
+    (tmp_path / "scenes.yaml").write_text(yaml.safe_dump(experiment))
+    searched(folder, "scenes")
+    assert {row["state"] for row in trials_of(folder, "scenes")} == {"finished"}
+    asked = run(folder, "retrieve", "a red circle", "--dataset", "scenes", "--json")
+    assert asked.returncode == 0, asked.stderr
+    assert len(json.loads(asked.stdout)["answers"]) == 4
 
 
 def test_queries_and_passages_are_searched_killed_and_asked(tmp_path: Path) -> None:

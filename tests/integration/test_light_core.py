@@ -90,6 +90,6 @@ def test_every_extra_is_named_as_in_pyproject() -> None:
     for extra, listed in EXTRAS.items():
         beside = {requirement.name for requirement in asked(extra)} - core
         assert set(listed) == {modules.get(name, name) for name in beside}
-    left_out = {"wandb", "datasets", "parse", "mcp"}
+    left_out = {"wandb", "datasets", "parse", "video", "mcp"}
     brought = {one.name for extra in EXTRAS.keys() - left_out for one in asked(extra)}
     assert {one.name for one in asked("all")} - core == brought - core

@@ -177,6 +177,21 @@ def verdicts(design: Design, studies: int, level: float, generator: np.random.Ge
     return winner, beaten.all(1)
 
 
+def against_constant(design: Design, studies: int, level: float, generator: np.random.Generator) -> Array:
+    """Return whether the one loss of each study is called different from a constant that equals its mean."""
+    moved, shown = lucks(design, studies, generator)
+    true, noise = moved[:, 0], design.seed / np.sqrt(design.seeds)
+    val = true + noise * generator.standard_normal(true.shape)
+    own = np.sqrt(1 - SHARED**2) * noise * generator.standard_normal(true.shape)
+    of_images = 2 * design.image**2
+    test = true + SHARED * (val - true) + own + np.sqrt(of_images) * generator.standard_normal((studies, 1))
+    # A constant has no luck, and is known to have none.
+    luck = None if shown is None else (shown[:, 0], np.zeros(studies))
+    variance = test.var(1, ddof=1) / design.searches
+    p = p_values(test.mean(1), variance, np.zeros(studies), design.searches, of_images, luck)
+    return np.asarray((p <= level) & (test.mean(1) * val.mean(1) > 0))
+
+
 def p_values(
     difference: Array,
     ours: Array,

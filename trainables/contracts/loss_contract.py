@@ -16,6 +16,7 @@ from trainables.contracts import BrokenError, ContractFinding, PerhapsMeantError
 from trainables.errors import PluginError, reason_of
 from trainables.losses import Loss, build_loss
 from trainables.losses.parameters import loss_shape, stack_losses
+from trainables.model_parameters import MODEL_TABLE
 
 STEP = 1e-5
 """Step of finite differences, in units of similarity."""
@@ -148,6 +149,18 @@ def _check_ties(name: str, points: list[Mapping[str, Any]]) -> None:
                     )
 
 
+def _check_range(name: str, points: list[Mapping[str, Any]]) -> None:
+    loss = build_loss(name)
+    for words, positives in BATCHES.items():
+        similarity = 4 * _scores(positives)
+        value, gradient = _value(loss, similarity, positives), _gradient(loss, similarity, positives)
+        if not (value.isfinite() and gradient.isfinite().all()):
+            raise PerhapsMeantError(
+                f"value or gradient is not finite for {words} with similarities outside [-1, 1]: the loss "
+                f"needs cosines; clamp the similarities, or leave out the models of others: {_UNBOUNDED}"
+            )
+
+
 def _check_batch_of_two(name: str, points: list[Mapping[str, Any]]) -> None:
     loss = build_loss(name)
     for positives in (_eye(2), _eye(2)[[1, 0]], _eye(2).repeat_interleave(2, 1)):
@@ -203,6 +216,9 @@ def _check_ignored(name: str, points: list[Mapping[str, Any]]) -> None:
             )
 
 
+_UNBOUNDED = ", ".join(name for name, entry in MODEL_TABLE.items() if not entry.is_bounded({}))
+"""Models whose similarities are no cosines."""
+
 Points = list[Mapping[str, Any]]
 
 CHECKS: Mapping[str, tuple[Callable[[str, Points], None], str]] = {
@@ -214,6 +230,7 @@ CHECKS: Mapping[str, tuple[Callable[[str, Points], None], str]] = {
     "permutation": (_check_order, "the order of images and captions in the batch does not matter"),
     "transpose": (_check_transpose, "images and captions have the same role"),
     "ties": (_check_ties, "value and gradient are finite where all similarities are 1, all -1 or all 0"),
+    "range": (_check_range, f"value and gradient are finite outside [-1, 1] too, as similarities of {_UNBOUNDED} are"),
     "batches of two": (_check_batch_of_two, "the last batch of an epoch may be as small"),
     "pickling": (_check_pickling, "a loss is a value that survives the way to another process"),
     "stacking": (_check_stacking, "trials that are trained together get the same values as alone"),

@@ -559,6 +559,7 @@ def _input_problems(source: Source, corpus: Corpus, inputs: Sequence[str]) -> li
     problems = []
     for name in inputs:
         entry = INPUTS[name]
+        problems += entry.orphans(source.folder) if isinstance(entry, ImageInput) else []
         for path in entry.files(source.folder):
             if problem := link_problem(path, source.roots):
                 problems.append(problem)

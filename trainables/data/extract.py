@@ -21,8 +21,9 @@ from typing import Any
 
 import numpy as np
 
+from trainables.data.clip_files import Frame, decode_frame
 from trainables.data.npy_files import map_array
-from trainables.data.pictures import Frame, center_crop, decode, random_crop
+from trainables.data.pictures import center_crop, random_crop
 from trainables.data.text_files import read_json
 from trainables.errors import ConfigError, DataError
 from trainables.files import write_whole, writing_whole
@@ -51,7 +52,7 @@ def crops_of(size: int, augmentations: int, seed: int) -> Callable[[Frame, int],
     """
 
     def crops(frame: Frame, row: int) -> np.ndarray:
-        image = decode(*frame)
+        image = decode_frame(frame)
         # Each image has its own generator, so that its crops do not depend on images decoded before it.
         random = np.random.default_rng((seed, row))
         return np.stack([center_crop(image, size), *(random_crop(image, size, random) for _ in range(augmentations))])

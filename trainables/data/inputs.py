@@ -65,6 +65,12 @@ class ImageInput:
         found = (path for suffix in (".npy", SAFETENSORS) for path in folder.glob(f"{self.pattern}{suffix}"))
         return sorted(path for path in found if not path.stem.endswith("_lengths"))
 
+    def orphans(self, folder: Path) -> list[str]:
+        """Return a problem for each file of lengths without its array."""
+        known = set(map(lengths_file, self.files(folder)))
+        found = sorted(folder.glob(f"{self.pattern}_lengths.npy")) if self.has_lengths else []
+        return [f"{path}: has no array of that name beside it" for path in found if path not in known]
+
     def sidecars(self, folder: Path) -> list[Path]:
         """Return the files of lengths."""
         return [path for path in map(lengths_file, self.files(folder)) if self.has_lengths and path.exists()]
@@ -270,16 +276,32 @@ def input_numbers(
 
 
 def describe_inputs(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return key -> ``file``, and ``shape``, ``dtype``, ``missing`` (rows of length 0) of arrays."""
+    """Return key -> ``file``, and ``sentences``, or ``shape``, ``dtype`` and ``about_lengths`` of arrays."""
     described: dict[str, dict[str, Any]] = {}
     for name in found_inputs(folder):
         for path in INPUTS[name].files(folder):
             about: dict[str, Any] = {"file": str(path.relative_to(folder))}
             if isinstance(INPUTS[name], ImageInput):
                 array = open_features(path)
-                lengths = lengths_of(path, array)
-                about |= {"shape": list(array.shape), "dtype": array.dtype.name}
-                if lengths is not None:
-                    about |= {"missing": int((lengths == 0).sum())}
+                about |= {"shape": list(array.shape), "dtype": array.dtype.name, **about_lengths(path, array)}
+            else:
+                about |= remembered(path, _count_sentences)
             described[input_key(name, path) if "shape" in about else name] = about
     return described
+
+
+def about_lengths(path: Path, array: np.ndarray) -> dict[str, Any]:
+    """Return ``missing`` (rows of length 0), and ``members``, the fewest and the most of another row.
+
+    Empty where no lengths lie beside the array.
+    """
+    lengths = lengths_of(path, array)
+    if lengths is None:
+        return {}
+    some = lengths[lengths > 0]
+    return {"missing": len(lengths) - len(some), "members": [int(some.min()), int(some.max())] if len(some) else [0, 0]}
+
+
+def _count_sentences(path: Path) -> dict[str, int]:
+    entry = next(entry for entry in INPUTS.values() if isinstance(entry, CaptionInput) and path.name in entry.names)
+    return {"sentences": len({sentence.place for sentence in entry.read(path, []).values()})}

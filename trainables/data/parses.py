@@ -101,11 +101,11 @@ def _words(lines: list[tuple[int, str]]) -> tuple[tuple[Word, ...], str | None]:
         return (), f"the word {outside[0]!r:.30} has a head that is not there"
     rooted = {-1}
     for place in range(len(words)):
-        path: list[int] = []
+        path: set[int] = set()
         while place not in rooted:
             if place in path:
                 return (), f"the word {words[place].form!r:.30} is below itself: its heads lead back to it"
-            path.append(place)
+            path.add(place)
             place = words[place].head
         rooted.update(path)
     return tuple(words), None

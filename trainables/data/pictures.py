@@ -1,4 +1,4 @@
-"""The image files of a dataset, and frames of clips: found, decoded, and cropped as VSE++ does it.
+"""The image files of a dataset: found, decoded, and cropped as VSE++ does it.
 
 Pictures are not trusted. Formats that start other programs are not opened. A picture's size is checked before it is
 decoded. Pixels without a known range are refused, because they cannot be turned into 8 bits a channel.
@@ -8,9 +8,6 @@ the crop and mirrored half of the time [Faghri2018]. Resizing is bilinear with a
 
 The random crop of an image is a function of a seed and of its row alone. Neither threads nor the order of batches
 change it.
-
-A clip is a picture that moves, or a folder of pictures in the order of their names. It has no file name in its dataset,
-but is looked up by its id: ``clips/ID.gif``, or ``clips/ID/0001.png``. A picture that does not move is one frame.
 
 References:
     [Faghri2018] Faghri et al., VSE++. arXiv:1707.05612; code fartashf/vsepp@abe382f, data.py:311-325.
@@ -198,7 +195,7 @@ def decode(path: Path, frame: int = 0) -> "PIL.Image.Image":
                 image.seek(frame)
             return _to_rgb(image)
     except (*_BROKEN, pillow.DecompressionBombError) as error:
-        raise _undecodable(path, error) from error
+        raise undecodable(path, error) from error
 
 
 def count_frames(path: Path) -> int:
@@ -208,11 +205,12 @@ def count_frames(path: Path) -> int:
         with pillow.open(path, formats=FORMATS) as image:
             return int(getattr(image, "n_frames", 1))
     except (*_BROKEN, pillow.DecompressionBombError) as error:
-        raise _undecodable(path, error) from error
+        raise undecodable(path, error) from error
 
 
-def _undecodable(path: Path, error: BaseException) -> DataError:
-    return DataError(f"{path}: cannot be decoded: {_reason(error)}; fetch the picture again, or another")
+def undecodable(path: Path, error: BaseException, kind: str = "picture") -> DataError:
+    """Return the error about a picture or a video that cannot be decoded, with the file, the reason and the remedy."""
+    return DataError(f"{path}: cannot be decoded: {_reason(error)}; fetch the {kind} again, or another")
 
 
 def center_crop(image: "PIL.Image.Image", size: int) -> np.ndarray:
@@ -245,13 +243,17 @@ def resized_side(size: int) -> int:
     return round(size * 256 / 224)
 
 
-def _to_rgb(image: "PIL.Image.Image") -> "PIL.Image.Image":
-    """Decode an opened image; ``ValueError`` if it is too large, or the range of its values is not known."""
-    width, height = image.size
+def check_size(width: int, height: int) -> None:
+    """Raise ``ValueError`` for a picture with more pixels, or a longer one, than is decoded."""
     if width * height > MOST_PIXELS:
         raise ValueError(f"{width:,} x {height:,} pixels are more than {MOST_PIXELS:,}; make it smaller")
     if max(width, height) > LONGEST * min(width, height):
         raise ValueError(f"with {width:,} x {height:,} pixels it is more than {LONGEST} times longer than wide")
+
+
+def _to_rgb(image: "PIL.Image.Image") -> "PIL.Image.Image":
+    """Decode an opened image; ``ValueError`` if it is too large, or the range of its values is not known."""
+    check_size(*image.size)
     if image.mode == "RGB":
         # Converting would copy it.
         image.load()
@@ -357,50 +359,3 @@ def find_image_files(
     if problems:
         raise DataError(problems)
     return files, digest.hexdigest()
-
-
-CLIPS = (".gif", ".webp", ".png")
-"""Endings of the files that are looked up, in this order."""
-
-STILL = (".png", ".jpg", ".jpeg", ".webp")
-"""Endings of the pictures in a clip's own folder."""
-
-
-class Frame(NamedTuple):
-    """A frame: the file, and its number in the file, from 0."""
-
-    path: Path
-    number: int
-
-
-def find_clip(folders: Sequence[Path], clip: str) -> list[Path]:
-    """Return the one file of a clip, or the pictures of its folder by their names; nothing where it has neither.
-
-    ``folders`` are those of ``image_folders``. An id with a part of a path names nothing.
-    """
-    if not clip or Path(clip).name != clip:
-        return []
-    for folder in folders:
-        if found := next((path for suffix in CLIPS if (path := folder / f"{clip}{suffix}").is_file()), None):
-            return [found]
-        if (inner := folder / clip).is_dir():
-            return sorted(path for path in inner.iterdir() if path.suffix.lower() in STILL and path.is_file())
-    return []
-
-
-def find_frames(folder: Path, clips: Iterable[str], roots: Sequence[Path]) -> tuple[dict[str, list[Frame]], list[str]]:
-    """Return the frames of each clip that is found under a dataset's folder, and a problem for each link out of it.
-
-    Raises:
-        DataError: If a file is no picture.
-    """
-    folders, frames, problems = image_folders(folder), {}, []
-    for clip in clips:
-        paths = find_clip(folders, clip)
-        outside = [problem for path in paths if (problem := link_problem(path, roots))]
-        problems += outside
-        if len(paths) == 1 and not outside:
-            frames[clip] = [Frame(paths[0], number) for number in range(count_frames(paths[0]))]
-        elif paths and not outside:
-            frames[clip] = [Frame(path, 0) for path in paths]
-    return frames, problems

@@ -20,50 +20,26 @@ from typing import Any
 
 from trainables.data.parses import Word
 
+# fmt: off
 PLACES = (
-    *(
-        "in",
-        "on",
-        "at",
-        "near",
-        "under",
-        "through",
-        "over",
-        "behind",
-        "beside",
-        "between",
-        "inside",
-        "above",
-        "against",
-    ),
-    *("around", "outside", "below", "amid", "among", "atop", "within"),
+    "in", "on", "at", "near", "under", "through", "over", "behind", "beside", "between", "inside", "above",
+    "against", "around", "outside", "below", "amid", "among", "atop", "within",
 )
-WAYS = ("into", "to", "from", "down", "across", "toward", "towards", "up", "off", "along", "past", "onto")
-TIMES = ("while", "when", "as", "before", "after", "during", "until")
+WAYS = (
+    "into", "to", "from", "down", "across", "toward", "towards", "up", "off", "along", "past", "onto",
+)
+TIMES = (
+    "while", "when", "as", "before", "after", "during", "until",
+)
 PEOPLE = (
-    *("man", "men", "woman", "women", "person", "people", "boy", "boys", "girl", "girls", "child", "children", "kid"),
-    *("kids", "baby", "friend", "friends", "family", "mother", "father", "player", "players", "team", "someone"),
-    *("adult", "adults", "couple", "crowd", "group", "lady", "guy", "toddler", "owner"),
+    "man", "men", "woman", "women", "person", "people", "boy", "boys", "girl", "girls", "child", "children",
+    "kid", "kids", "baby", "friend", "friends", "family", "mother", "father", "player", "players", "team",
+    "someone", "adult", "adults", "couple", "crowd", "group", "lady", "guy", "toddler", "owner",
 )
 FUNCTION_WORDS = (
-    "a",
-    "an",
-    "the",
-    "of",
-    "with",
-    "and",
-    "or",
-    "in",
-    "on",
-    "at",
-    "to",
-    "from",
-    "by",
-    "for",
-    "as",
-    "is",
-    "are",
+    "a", "an", "the", "of", "with", "and", "or", "in", "on", "at", "to", "from", "by", "for", "as", "is", "are",
 )
+# fmt: on
 
 SUBJECTS, PASSIVE = ("nsubj", "csubj"), ("nsubjpass", "nsubj:pass", "csubjpass")
 ROLE_OF = {

@@ -124,9 +124,9 @@ def number_captions(
         for name, parts in of_split.items():
             numbers.setdefault(name, {})[split] = np.concatenate(parts)
     if missing:
+        count = f"{len(missing):,} caption{'s' * (len(missing) > 1)}"
         problems.append(
-            f"{path}: has no sentence for {len(missing):,} captions, the first {missing[0]!r:.60}; make it again of "
-            "the captions as they are"
+            f"{path}: has no sentence for {count}, the first {missing[0]!r:.60}; make it again of all captions"
         )
     return numbers
 

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trainables.config import TEXT
+from trainables.data.clip_files import Frame, decode_frame
 from trainables.data.extract import Encoder
-from trainables.data.pictures import Frame, decode
 from trainables.data.text_files import file_digest
 from trainables.errors import ConfigError
 from trainables.extras import missing_modules
@@ -160,7 +160,7 @@ class PretrainedEncoder(ABC):
         """Return the function of each side for ``trainables.data.extract``."""
 
         def picture(frame: Frame, row: int) -> np.ndarray:
-            return self.prepare(decode(*frame))[None]
+            return self.prepare(decode_frame(frame))[None]
 
         def caption(text: str, row: int) -> np.ndarray:
             return np.array([text], dtype=object)

@@ -89,7 +89,7 @@ class CE(PairModel):
         nn.init.uniform_(self.words.weight, -0.1, 0.1)
         self.text_pooling = NetVLAD(word_size, text_clusters)
         self.pooling = nn.ModuleDict(
-            {name: NetVLAD(size, clusters) for name, (size, is_set) in sizes.items() if is_set}
+            {_module_name(name): NetVLAD(size, clusters) for name, (size, is_set) in sizes.items() if is_set}
         )
         pooled, count = word_size * text_clusters, len(self.names)
         self.mixture = nn.Linear(pooled, count)
@@ -116,8 +116,8 @@ class CE(PairModel):
         reduced, there = [], []
         for name, reduction in zip(self.names, self.reduction, strict=True):
             expert = inputs[EXPERTS + name]
-            if name in self.pooling:
-                vectors = self.pooling[name](expert.vectors, None if self.counts_padding else expert.inside)
+            if (module := _module_name(name)) in self.pooling:
+                vectors = self.pooling[module](expert.vectors, None if self.counts_padding else expert.inside)
             else:
                 vectors = expert.vectors[:, 0]
             reduced.append(normalize(in_full(reduction(vectors)), dim=-1))
@@ -163,6 +163,12 @@ class CE(PairModel):
             if not self.is_simultaneous:
                 experts[place] = gated[-1]
         return gated
+
+
+def _module_name(expert: str) -> str:
+    """Return the name of an expert's module: torch takes no dots in it, and no name of its own attributes."""
+    plain = expert.replace(".", "/")
+    return f"{plain}/" if hasattr(nn.ModuleDict(), plain) else plain
 
 
 class NetVLAD(nn.Module):

@@ -228,6 +228,21 @@ def test_cells_are_means_over_the_seeds_of_the_published_setting(tmp_path: Path)
     assert measure.sample_std == pytest.approx(3.6055512)
     assert cell["nt_xent(best)"].mean("rsum") == cell["nt_xent(temperature=0.05)"].mean("rsum") == 81.0
     assert "nt_xent(temperature=0.2)" not in cell
+    assert [cell[name].trials for name in names[:3]] == [None, 2, 1]
+
+
+def test_a_certificate_says_of_how_many_trials_its_settings_are_the_best(tmp_path: Path, cli: CommandLine) -> None:
+    experiment = make_experiment(
+        name="tiny", losses=["triplet_sh"], confirm={"top": 1, "seeds": 2, "published": "best"}
+    )
+    with begun(tmp_path / "tiny", experiment) as ledger:
+        trials = [
+            add_trial(ledger, [value], loss="triplet_sh", params={"margin": value / 100}) for value in (10.0, 60.0)
+        ]
+        open_test(ledger, add_repeats(ledger, [(trials[1], [50.0, 52.0])]))
+    said = " ".join(cli.shows("certify", "universal-weighting", "--with", "tiny", "--output", tmp_path).split())
+    assert "One search chose the setting of 1 of 1 cell, the best of 2 trials." in said
+    assert "The answers are about these settings: another search may find others." in said
 
 
 def confirmed(folder: Path, dataset: str, loss: str, digest: str) -> History:

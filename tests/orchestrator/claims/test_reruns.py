@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 
 from orchestrator.claims.cells import cells_experiment
-from orchestrator.claims.certificate import fix_questions
+from orchestrator.claims.certificate import QUESTIONS, fix_questions
 from orchestrator.claims.claims import Claims, load_claims
 from orchestrator.claims.engine import Outcome
-from orchestrator.claims.reruns import can_resume_claims, compare_certificates, finding_of
+from orchestrator.claims.reruns import can_resume_claims, compare_certificates, finding_of, train_cells
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
-from orchestrator.machines.cluster import describe_environment
+from orchestrator.machines.cluster import StartOptions, describe_environment
 from orchestrator.regression.comparison import Finding
 from orchestrator.regression.notices import to_junit
+from orchestrator.searches.resuming import SearchInterruptedError
 from tests.support.commands import CommandLine
 from tests.support.experiments import begun
 
@@ -84,6 +85,20 @@ def test_an_interrupted_rerun_is_resumed_by_the_same_command_alone(tmp_path: Pat
     with begun(tmp_path / own.name, own, environment={**describe_environment(), "git_revision": "another"}):
         pass
     assert not can_resume_claims(tmp_path, claims, cells())
+
+
+def test_an_interrupted_training_of_cells_names_the_command_that_answers_the_claims(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(experiment: Experiment, options: StartOptions) -> None:
+        raise SearchInterruptedError(f"resume with: orchestrator resume {experiment.name}")
+
+    monkeypatch.setattr("orchestrator.searches.begin.run_experiment", interrupt)
+    claims = load_claims("ecir-2022")
+    experiment = cells_experiment(claims, ["pets"], [], 3, [])
+    with pytest.raises(SearchInterruptedError, match=r"certify-ecir-2022: resume with the same command$"):
+        train_cells(claims, experiment, StartOptions(output=tmp_path))
+    assert (tmp_path / experiment.name / QUESTIONS).exists()
 
 
 def test_the_shipped_claims_can_be_rerun() -> None:

@@ -71,6 +71,13 @@ def test_a_loss_is_listed_with_its_parameters_and_where_they_are_searched() -> N
     }
 
 
+def test_a_model_is_listed_with_the_files_that_it_reads_beside_features(cli: CommandLine) -> None:
+    inputs = {one["name"]: one["inputs"] for one in cli.json("list", "models")}
+    read = {name: text.partition(" ")[::2] for name, text in inputs.items() if text}
+    assert {name: key for name, (key, _) in read.items()} == {"gsmn": "boxes:", "hgr": "role_graphs:", "ce": "experts:"}
+    assert read["ce"][1].startswith("experts/NAME.npy (images, D) or (images, N, D), with experts/NAME_lengths.npy")
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_key_has_a_meaning_and_no_meaning_lacks_its_key(kind: str) -> None:
     whole = TypeAdapter(KINDS[kind]).json_schema()

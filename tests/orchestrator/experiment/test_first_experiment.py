@@ -41,6 +41,35 @@ def test_model_and_losses_suit_the_features(
     assert {config.features for config in configs} == {"regions" if "regions" in dimensions else "global"}
 
 
+def test_an_encoder_is_fine_tuned_beside_its_zero_shot_model(tmp_path: Path) -> None:
+    facts = DatasetFacts("mine", 1_000, 5_000, {"global": 64, "text": 64}, has_pictures=True)
+    file = tmp_path / "first.yaml"
+    file.write_text(write_first(facts, "first", "orchestrator search first.yaml", "/models/my clip"))
+    experiment = load_experiment(str(file))
+    assert (list(experiment.models), list(experiment.losses)) == (["clip"], ["nt_xent", "sigmoid"])
+    for cell in experiment.cells():
+        assert cell.space.zero_shot == {"model.trained": "none"} and experiment.trials_in(cell) == 6
+        config = experiment.trial_config(cell, {})
+        assert (config.encoder, config.features) == ("/models/my clip", "pixels")
+        assert {*experiment.search.fixed[cell.loss].values()} == {"learned"}
+        assert (config.training.batch_size, config.training.micro_batch) == (256, 64)
+
+
+@pytest.mark.parametrize(
+    ("about", "message"),
+    [({}, "the pictures of mine are not there"), ({"has_classes": True, "has_pictures": True}, "has classes in place")],
+)
+def test_an_encoder_without_pictures_or_captions_is_refused(about: dict[str, Any], message: str) -> None:
+    facts = DatasetFacts("mine", 1_000, 5_000, {"global": 64}, **about)
+    with pytest.raises(ConfigError, match=message):
+        write_first(facts, "first", "orchestrator search first.yaml", "/models/clip")
+
+
+def test_pictures_without_features_can_be_fine_tuned_on(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="train an encoder with --encoder FOLDER, make them with"):
+        begun(tmp_path, {}, has_pictures=True)
+
+
 def test_features_of_one_space_are_compared_with_themselves_untrained(tmp_path: Path) -> None:
     experiment, _ = begun(tmp_path, {"global": 64, "text": 64})
     (zero_shot,) = [cell for cell in experiment.cells() if cell.loss == "triplet"]

@@ -58,10 +58,26 @@ def test_both_sides_are_made_in_one_pass_and_recorded(photos: Path, clip: Path, 
     assert {(one["encoder"], one["weights_digest"]) for one in about} == {("clip:tiny-clip", encoder.digest)}
     assert load_dataset("photos", photos.parent, text=True).splits["train"].caption_features.shape == (12, tiny.WIDTH)
     # The first search is on both sides, beside the features as they are.
-    cli.shows("init", photos.parent.parent / "mine.yaml", "--dataset", "photos")
+    said = cli.shows("init", photos.parent.parent / "mine.yaml", "--dataset", "photos")
+    assert "its pictures are there: --encoder FOLDER fine-tunes a CLIP or SigLIP of yours" in said
     written = (photos.parent.parent / "mine.yaml").read_text()
     assert "models: [head]" in written and "image_head: identity, caption_head: identity" in written
     assert "is there already" in cli.refuses("data", "extract", "photos", "--encoder", clip)
+
+
+def test_a_first_search_fine_tunes_the_encoder_that_is_named(photos: Path, clip: Path, cli: CommandLine) -> None:
+    file = photos.parent.parent / "mine.yaml"
+    said = cli.shows("init", file, "--dataset", "photos", "--encoder", clip)
+    assert "a first search on photos" in said and "its pictures are there" not in said
+    plan = cli.shows("search", file, "--dry-run")
+    assert "2 studies" in plan or "12 trials" in plan
+    for arguments, message in (
+        (("--encoder", photos), "is no folder of an encoder; it needs open_clip_config.json or config.json"),
+        (("--encoder", clip, "--from", "scenes-smoke"), "goes without --from scenes-smoke"),
+        (("--encoder", clip, "--data-root", clip), "holds no dataset on which to fine-tune"),
+    ):
+        assert message in cli.refuses("init", photos.parent.parent / "other.yaml", *arguments)
+    assert not (photos.parent.parent / "other.yaml").exists()
 
 
 @pytest.mark.parametrize("finished", [1, 3])

@@ -17,12 +17,14 @@ import torch
 import trainables.data.extract
 from tests.support.commands import CommandLine
 from tests.support.photos import IMAGES, contents
+from tests.support.videos import CODECS, write_video
 from tests.support.waiting import wait_until
 from tests.trainables.data import folders
 from trainables.data.dataset import load_dataset
 from trainables.data.features import images_digest
 from trainables.data.pictures import center_crop, decode
 from trainables.data.source import find_source
+from trainables.data.videos import decode_video
 from trainables.models.backbones import build_backbone, make_encoder
 
 pytestmark = pytest.mark.usefixtures("own_folders")
@@ -93,6 +95,32 @@ def test_frames_of_clips_are_features_like_pictures(tmp_path: Path, cli: Command
     assert "--augmentations" in refused
     (folder / "clips" / "a.gif").unlink()
     assert "clip 'a' is neither" in cli.refuses("data", "extract", "films", *NETWORK, "--out", tmp_path / "other")
+
+
+def test_videos_are_extracted_like_moving_pictures(tmp_path: Path, cli: CommandLine) -> None:
+    pytest.importorskip("av", reason="the extra video is not installed")
+    folder = tmp_path / "data" / "films"
+    folders.tgif(folder)
+    (folder / "clips").mkdir()
+    for clip, suffix in zip("abcdefg", (*CODECS, ".mp4", ".gif"), strict=True):
+        path = folder / "clips" / f"{clip}{suffix}"
+        if suffix == ".gif":
+            write_clip(path, [10, 200])
+        else:
+            write_video(path, [(40 * number, 90, 200 - 30 * number) for number in range(6)])
+    arguments = ("data", "extract", "films", *NETWORK, "--frames", "4")
+    assert cli.json(*arguments)["frames"] == 6 * 4 + 2
+    assert np.load(folder / "region_lengths.npy").tolist() == [4] * 6 + [2]
+    frames = np.load(folder / "features_regions.npy").astype(np.float32)
+    encode = make_encoder(build_backbone("resnet18", "none", seed=0), ("global",), torch.device("cpu"))
+    for number, frame in ((1, 2), (3, 5)):
+        alone = encode(center_crop(decode_video(folder / "clips" / "a.mp4", frame), 224)[None])["global"][0]
+        np.testing.assert_allclose(frames[0, number], alone, atol=2e-3)
+    (folder / "clips" / "b.mkv").write_bytes(b"no video")
+    (folder / "clips" / "c.webm").write_bytes((folder / "clips" / "c.webm").read_bytes()[:400])
+    refused = cli.refuses(*arguments, "--out", tmp_path / "other")
+    assert "b.mkv: cannot be decoded" in refused and "c.webm: cannot be decoded" in refused
+    assert not (tmp_path / "other").exists()
 
 
 HANGING = """

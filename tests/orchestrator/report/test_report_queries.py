@@ -32,8 +32,10 @@ from orchestrator.results.verdict import DatasetVerdict
 from tests.support.experiments import confirm_two_losses, make_experiment, start
 from tests.support.ranked import metrics_of
 from tests.support.records import append
+from tests.support.videos import write_video
 from tests.trainables.scenes_folder import write_scenes
 from tests.trainables.tiny import suited, tiny_config, tiny_dataset
+from trainables import extras
 from trainables.checkpoint import save_epoch
 from trainables.data.batches import ResidentSplit
 from trainables.data.dataset import Dataset, Split
@@ -249,6 +251,23 @@ def test_a_clip_is_shown_moving(root: Path) -> None:
         with PIL.Image.open(io.BytesIO(base64.b64decode(text))) as shown:
             assert getattr(shown, "n_frames", 1) == 3
     assert picture("44") == items[0].image and picture("", "../44") == ""
+
+
+def test_a_video_is_shown_moving(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("av", reason="the extra video is not installed")
+    write_video(root / "scenes" / "46.webm", [(255, 0, 0)] * 20 + [(0, 0, 255)] * 20)
+    picture, _ = find_pictures("scenes", root)
+    kind, _, text = picture("", "46").partition(";base64,")
+    assert kind == "data:image/webp"
+    with PIL.Image.open(io.BytesIO(base64.b64decode(text))) as shown:
+        assert getattr(shown, "n_frames", 1) > 1
+        left = []
+        for frame in (0, shown.n_frames - 1):
+            shown.seek(frame)
+            left.append(np.asarray(shown.convert("RGB"))[10:-10, 10:30].mean((0, 1)))
+    assert left[0][0] > 200 > 50 > left[0][2] and left[1][2] > 200 > 50 > left[1][0], "red, then blue"
+    monkeypatch.setattr(extras, "_is_installed", lambda module: module != "av")
+    assert picture("", "46") == "", "without the extra the page shows the name"
 
 
 def test_the_page_has_every_answer_with_picture_captions_and_score(root: Path, tmp_path: Path) -> None:

@@ -57,6 +57,21 @@ def test_the_winners_loss_comes_first_and_another_loss_says_so() -> None:
     assert answer.notes[0].startswith("NT-Xent, the winner's loss, has no surface")
 
 
+def test_losses_are_named_after_their_models_where_the_experiment_has_several() -> None:
+    (band,) = Summary(history_of(24)).bands.values()
+    both = [
+        replace(band, several_models=True),
+        replace(band, cell=replace(band.cell, model="hgr"), several_models=True),
+    ]
+    best, effects = band_answers("pets", both, ("ce", "triplet_sh"))
+    for answer in (best, effects):
+        assert {row["name"] for row in answer.table.to_dict()["rows"]} == {"VSE++ Triplet SH", "HGR Triplet SH"}
+    assert best.notes[0].startswith("CE Triplet SH, the winner's loss, has no surface")
+    assert effects.headline.startswith("VSE++ Triplet SH: learning rate changes")
+    history = history_of(24)
+    assert Summary(history).bands[STUDY].several_models is (len(history.experiment.models) > 1)
+
+
 def test_studies_with_metrics_of_their_own_have_columns_of_their_own() -> None:
     (band,) = Summary(history_of(24)).bands.values()
     cell = replace(band.cell, loss="nt_xent", name="pets-vsepp-nt_xent", metric="val/i2t_map5")

@@ -1,6 +1,7 @@
 """Comparisons without correction: against scipy, over searches, and where there is no test."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -75,6 +76,62 @@ def test_seeds_of_one_search_are_no_independent_values_of_a_loss() -> None:
     assert (compared.varies, compared.p) == ("searches", pytest.approx(oracle.pvalue))
     once = compare(sides[0], runs("b", values[1, 0]), METRIC)
     assert (once.test, once.reason) == (None, "a test needs at least two searches of each candidate")
+
+
+def constant(value: float, images: np.ndarray | None = None) -> Runs:
+    row = runs("zero-shot", [value], has_seeds=False) if images is None else with_images("zero-shot", images[None])
+    return replace(row, has_seeds=False, is_constant=True)
+
+
+SEARCHED = (350.0, 351.5, 353.0, 349.0)
+
+
+def searched(values: Sequence[float], luck: float | None = None, images: np.ndarray | None = None) -> Runs:
+    """A loss with a value for each search, and its luck where it is known."""
+    of_run = {} if images is None else {METRIC: {RunId(number, 0): row for number, row in enumerate(images)}}
+    known = {} if luck is None else {METRIC: luck}
+    values_of = {RunId(number, 0): {METRIC: value} for number, value in enumerate(values)}
+    return Runs("loss", values_of, is_repeated=True, images=of_run, luck=known)
+
+
+def test_searches_against_a_constant_are_a_one_sample_test() -> None:
+    compared = compare(searched(SEARCHED, luck=1e-9), constant(347.0), METRIC)
+    oracle = scipy.stats.ttest_1samp(SEARCHED, 347.0)
+    interval = oracle.confidence_interval(0.95)
+    assert (compared.varies, compared.p) == ("searches", pytest.approx(oracle.pvalue))
+    assert compared.interval == pytest.approx((interval.low - 347.0, interval.high - 347.0))
+    turned = compare(constant(347.0), searched(SEARCHED, luck=1e-9), METRIC)
+    assert (turned.difference, turned.p) == (-compared.difference, compared.p)
+    # All trials say that another search would move further than these did, or nothing is known of that.
+    statistic = (np.mean(SEARCHED) - 347.0) / np.sqrt(16.0 / 4)
+    assert compare(searched(SEARCHED, luck=16.0), constant(347.0), METRIC).p == pytest.approx(
+        2 * scipy.stats.t.sf(statistic, 3)
+    )
+    unknown = compare(searched(SEARCHED), constant(347.0), METRIC)
+    assert unknown.p == pytest.approx(2 * scipy.stats.t.sf(oracle.statistic, 1.5))
+    # A model that was trained is not a constant: another search would give it another value.
+    assert compare(searched(SEARCHED), lone("a", 347.0), METRIC).test is None
+
+
+def test_the_images_of_a_constant_vary_beside_the_searches() -> None:
+    generator = np.random.default_rng(0)
+    hard = generator.normal(0, 20, 40)
+    rows = 300 + hard + generator.normal(0, 3, (4, 40)) + generator.normal(0, 2, (4, 1))
+    fixed = 298 + hard + generator.normal(0, 3, 40)
+    compared = compare(
+        searched(rows.mean(1), luck=1e-9, images=rows), constant(float(fixed.mean()), fixed), METRIC, over_images=True
+    )
+    assert (compared.varies, compared.images) == ("searches_and_images", 40)
+    # The oracle: variance of searches, plus that of the images, minus their joint part, which both count.
+    of_searches = rows.mean(1).var(ddof=1) / 4
+    left = rows - rows.mean(0) - rows.mean(1, keepdims=True) + rows.mean()
+    joint = (left**2).sum() / (3 * 39) / (4 * 40)
+    of_images = (rows.mean(0) - fixed).var(ddof=1) / 40
+    total = max(of_searches + of_images - joint, of_images, of_searches)
+    freedom = (of_searches * (1 + 2 / 3) + total - of_searches) ** 2
+    freedom /= (of_searches * (1 + 2 / 3)) ** 2 / 3 + (total - of_searches) ** 2 / 39
+    statistic = abs(rows.mean() - fixed.mean()) / np.sqrt(total)
+    assert compared.p == pytest.approx(2 * scipy.stats.t.sf(statistic, freedom))
 
 
 def lone(label: str, value: float) -> Runs:

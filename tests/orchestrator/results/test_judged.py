@@ -175,6 +175,15 @@ def test_the_headline_is_what_is_asked_again() -> None:
     assert answer.headline.endswith("the verdict is the same: +9.0 rsum.")
 
 
+def test_of_a_candidate_that_is_alone_no_verdict_is_said_to_be_the_same() -> None:
+    values = {seed: {"val/rsum": 91.0, "test/rsum": 91.0 + seed} for seed in range(3)}
+    verdict = judge([Runs.of_seeds("n1", values, loss="nt_xent")])
+    answer = judged_answer(verdict, {"flickr8k": {"rsum": verdict}})
+    assert verdict.verdict is Verdict.UNTESTED
+    assert answer.headline.startswith("Nothing was compared, so there is no verdict")
+    assert answer.data["judged"][0]["survives"], "nothing takes a headline back"
+
+
 def test_without_known_wrong_pairs_unjudged_candidates_cannot_be_left_out(started: Ledger) -> None:
     confirmed(started, [judged_ranks(seed, 5.0, known=False) for seed in range(6)])
     (judged,) = summarise(started.history)["judged"]["pets"]

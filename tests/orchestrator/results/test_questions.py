@@ -126,16 +126,16 @@ def test_the_coefficients_pay_for_losses_that_the_winner_does_not_beat() -> None
 def test_it_is_said_whether_fine_tuning_is_better_or_worse_than_zero_shot(zero_shot: float, verdict: str) -> None:
     """The zero-shot model has one value, whatever the seed; the winner was chosen on val, where it is lower."""
     as_published = replace(
-        candidate("z", "nt_xent", [zero_shot] * 5, val=80.0), model="clip", parameters={"model.trained": "none"}
+        candidate("z", "zero_shot", [zero_shot] * 5, val=80.0), model="clip", parameters={"model.trained": "none"}
     )
     tuned = replace(THREE_LOSSES[0], model="clip")
     answer = ask([tuned, as_published], baseline="z")["published"]
-    assert answer.verdict == verdict and "published settings (NT-Xent, trained = none)" in answer.headline
+    assert answer.verdict == verdict and "published settings (Zero-shot, trained = none)" in answer.headline
     assert "The published settings are the pretrained model, which was not trained (zero-shot)." in answer.notes
     # Where it is best on val too, it wins.
-    best = replace(as_published, values=candidate("z", "nt_xent", [120.0] * 5).values)
+    best = replace(as_published, values=candidate("z", "zero_shot", [120.0] * 5).values)
     won = ask([tuned, best], baseline="z")["published"]
-    assert won.headline == "The published settings (NT-Xent, trained = none) win."
+    assert won.headline == "The published settings (Zero-shot, trained = none) win."
     assert won.notes[-1] == "No confirmed training was better than the pretrained model on val."
     assert not any("zero-shot" in note for note in ask([*THREE_LOSSES[:3]], baseline="t1")["published"].notes)
 
@@ -330,7 +330,37 @@ def test_a_tie_of_two_with_a_p_value_below_5_percent_says_the_level() -> None:
     p, low = answer.numbers["p"], answer.numbers["low"]
     assert answer.verdict == "tie" and 0.035 < p < 0.05 and low > 0
     assert answer.headline.endswith(f", p = {p:.3f} at a level of 0.035.")
-    assert not any("of this pair alone" in note for note in answer.notes)
+    assert not any("of its pair alone" in note or "An interval" in note for note in answer.notes)
+
+
+def test_a_row_that_ties_with_an_interval_without_0_says_from_which_p_a_difference_counts() -> None:
+    """Another pair decides, so that the headline does not say the level; its p is not adjusted, as the largest."""
+    others = [candidate("b", "warp", around(101.19), val=95.0), candidate("c", "triplet", around(105.0), val=90.0)]
+    answer = ask([candidate("a", "circle", around(100.0)), *others])["setting"]
+    tie = rows(answer)["b"]
+    assert answer.verdict == "worse" and answer.closest == "c" and tie["verdict"] == "tie"
+    assert tie["difference"]["low"] > 0 and 0.035 < tie["p"] < 0.05
+    assert "An interval has 95 %; a difference counts where p is at most 0.035." in answer.notes
+
+
+def test_a_tie_has_no_probability_of_its_pair_alone() -> None:
+    """With a p-value of 0.02 before the choice is counted, it would be better with probability 0.99."""
+    rng = np.random.default_rng(0)
+    shared = rng.normal(0, 20, 400)
+
+    def with_images(label: str, loss: str, mean: float, margin: float) -> Runs:
+        noise = rng.normal(0, 3, (5, 400))
+        noise -= noise.mean(1, keepdims=True)
+        kept = {seed: mean + shift + shared + row for seed, shift, row in zip(SEEDS, NOISE, noise, strict=True)}
+        values = {seed: {"val/rsum": mean, "test/rsum": float(row.mean())} for seed, row in kept.items()}
+        return Runs.of_seeds(label, values, images={"test/rsum": kept}, loss=loss, parameters={"margin": margin})
+
+    many = [with_images(f"c{n}", "circle", 100.0 - n / 10, n / 10) for n in range(12)]
+    tied = ask([*many, with_images("t1", "triplet_sh", 98.4, 0.2)], over_images=True)["setting"]
+    assert tied.verdict == "tie" and tied.numbers["probability_on_new_images"] > 0.98
+    assert not any("with probability" in note for note in tied.notes)
+    led = ask([many[0], with_images("t1", "triplet_sh", 90.0, 0.2)], over_images=True)["setting"]
+    assert led.verdict == "better" and any("with probability above 0.99" in note for note in led.notes)
 
 
 def test_the_p_value_of_a_winner_over_all_is_a_bound() -> None:

@@ -10,7 +10,7 @@ from optuna.trial import FixedTrial
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.results.answers import Summary
-from orchestrator.results.trends import describe_trend, find_trend, trends_of
+from orchestrator.results.trends import describe_trend, find_trend, trend_answer, trends_of
 from tests.support.experiments import add_repeats, make_experiment, open_test, start
 
 VALUES = (1.0, 2.0, 4.0, 16.0, 64.0, 255.0)
@@ -24,7 +24,7 @@ def samples(means: list[float], *, seeds: int = 5, spread: Any = 1.0, seed: int 
 
 
 def trend(means: list[float], **settings: Any):
-    return find_trend(samples(means, **settings), "negatives", "test/rsum", "triplet")
+    return find_trend(samples(means, **settings), "negatives", "test/rsum", "triplet", "vsepp")
 
 
 def test_a_line_in_the_logarithm_is_a_slope_and_no_bend() -> None:
@@ -39,22 +39,32 @@ def test_a_curve_that_is_highest_inside_bends_down() -> None:
     found = trend([192.8, 199.4, 200.1, 201.4, 194.2, 185.0], spread=0.5)
     assert found["bend"]["estimate"] < 0
     assert found["bend"]["p"] < 0.001
-    first, second = describe_trend(found)
+    first, second = describe_trend(found, "Triplet")
     assert first.startswith("Triplet: rsum falls by ") and "a doubling of negatives, 95 % CI [−" in first
     assert second.startswith("Triplet: the curve bends down, p ")
     assert second.endswith("; the highest mean is at 16.")
 
 
+def test_trends_of_several_models_name_their_models() -> None:
+    found = [find_trend(samples([1.0, 2.0, 3.0]), "degree", "test/rsum", "triplet", model) for model in ("hgr", "ce")]
+    answer = trend_answer("pets", found)
+    assert answer.table is not None
+    assert [row[1] for row in answer.table.rows] == ["HGR Triplet"] * 3 + ["CE Triplet"] * 3
+    assert [sentence.partition(":")[0] for sentence in answer.sentences[:4]] == ["HGR Triplet"] * 2 + ["CE Triplet"] * 2
+    one = trend_answer("pets", found[:1])
+    assert one.sentences[0].startswith("Triplet: ")
+
+
 def test_without_a_trend_the_sentences_say_so() -> None:
     found = trend([200.0] * 6)
-    first, second = describe_trend(found)
+    first, second = describe_trend(found, "Triplet")
     assert first.startswith("Triplet: rsum has no significant slope: ")
     assert second.startswith("Triplet: no significant bend, p = ")
 
 
 def test_contrasts_are_the_least_squares_coefficients() -> None:
     groups = samples([1.0, 5.0, 2.0, 7.0, 3.0, 0.0])
-    found = find_trend(groups, "negatives", "test/rsum", "triplet")
+    found = find_trend(groups, "negatives", "test/rsum", "triplet", "vsepp")
     x, means = np.log2(VALUES), [group.mean() for group in groups.values()]
     assert found["slope"]["estimate"] == pytest.approx(np.polyfit(x, means, 1)[0])
     assert found["bend"]["estimate"] == pytest.approx(np.polyfit(x, means, 2)[0])
@@ -112,4 +122,4 @@ def test_equal_means_have_a_significant_trend_in_at_most_one_experiment_of_twent
     ],
 )
 def test_too_little_for_a_trend(groups: dict) -> None:
-    assert find_trend(groups, "negatives", "test/rsum", "triplet") is None
+    assert find_trend(groups, "negatives", "test/rsum", "triplet", "vsepp") is None

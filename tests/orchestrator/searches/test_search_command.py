@@ -179,8 +179,15 @@ def test_a_dry_run_times_stacks_as_large_as_those_that_will_train(
 def test_a_budget_ends_the_search_and_no_confirmation(command: Command, hours: int, ends: bool) -> None:
     settings = sets("confirm={top: 2, seeds: 3}", f"budget.hours={hours}", "resources={gpus: 0, cpus: 1}")
     shown = command(*EIGHT, *settings, "--dry-run")
-    assert "about 17.0 h, at most " in shown
+    assert "about 17.0 h, at the pace of one" in shown, "one number where no trial is stopped early"
     assert (f"budget.hours={hours} ends it before" in shown) == ends
+
+
+@pytest.mark.usefixtures("timed")
+def test_early_stopping_has_a_usual_and_a_longest_time(command: Command) -> None:
+    stopping = sets("search.trials=8", "training.epochs=9", "scheduler={name: asha, grace_epochs: 1}", "confirm=null")
+    (line,) = [line for line in command(*SMOKE, *stopping, "--dry-run").splitlines() if line.startswith("about ")]
+    assert " h, at most " in line
 
 
 @pytest.mark.usefixtures("timed")

@@ -177,6 +177,32 @@ def test_killed_and_started_again_it_resumes_in_the_same_runs(output: Path) -> N
         assert_store_agrees(ledger.history, output)
 
 
+def test_epochs_that_a_loss_of_power_took_from_the_journal_are_there_once(output: Path, client: MlflowClient) -> None:
+    def deliver(epoch: int) -> str:
+        """A store finds two epochs in the journal, and another one while it goes on."""
+        with closing(Ledger(output / "tiny" / "journal.jsonl")) as ledger:
+            (trial,) = ledger.history.trials.values()
+            store = Store(default_uri(output), output, output / "tiny", "tiny")
+            store.deliver(ledger.history, [trial.id])
+            ledger.report(trial, epoch, {"val/rsum": float(epoch)}, TrialState.RUNNING)
+            store.deliver(ledger.history, [trial.id])
+            return trial.id
+
+    with begun(output / "tiny") as ledger:
+        add_trial(ledger, [1.0, 2.0], state=TrialState.RUNNING)
+    journal = output / "tiny" / "journal.jsonl"
+    whole = journal.read_bytes()
+    deliver(3)
+    # The store has the third epoch, which the disk lost.
+    journal.write_bytes(whole)
+    name = deliver(3)
+    (run,) = client.search_runs([client.get_experiment_by_name("tiny").experiment_id], f"tags.trial = '{name}'")
+    assert run.data.metrics["epoch"] == 3
+    for metric in run.data.metrics:
+        steps = [point.step for point in client.get_metric_history(run.info.run_id, metric)]
+        assert len(steps) == len({*steps}), f"{metric} has a step twice: {steps}"
+
+
 class Flaky:
     def __init__(self, client: MlflowClient, draw: random.Random) -> None:
         self._client, self._draw = client, draw

@@ -64,3 +64,17 @@ def test_an_identity_of_another_width_is_refused_before_a_search(root: Path) -> 
     workload.check(experiment(model_parameters={"image_head": "identity"}))
     with pytest.raises(ConfigError, match="caption_head: identity keeps the 3 dimensions of the caption features"):
         workload.check(experiment(model_parameters={"caption_head": "identity"}))
+
+
+def test_a_search_names_losses_of_cosines_and_rates_that_step_nothing(root: Path) -> None:
+    """Of every loss that a study may choose."""
+    workload, rate = TrainablesWorkload(str(root), device="cpu"), {"loss_learning_rate": "default"}
+    losses = ["triplet_sh", "polynomial_self"]
+    notes = workload.notes(experiment(models=["wsabie"], losses=losses, search={"loss": "choose", "training": rate}))
+    assert [note.partition(" bounds")[0] for note in notes] == [
+        "training.loss_learning_rate has no effect: triplet_sh learns no hyper-parameter",
+        "wsabie: its similarities go beyond [-1, 1], and polynomial_self",
+        "training.loss_learning_rate has no effect: polynomial_self learns no hyper-parameter",
+    ]
+    space = {"nt_xent": {"temperature": {"values": [0.1, "learned"]}}}
+    assert workload.notes(experiment(search={"space": space, "training": rate})) == []

@@ -9,8 +9,9 @@ import numpy as np
 import PIL.Image
 import pytest
 
+from trainables.data.clip_files import Frame
 from trainables.data.extract import Encoder, ExtractionPlan, crops_of, extract_shards, join_shards, open_shards
-from trainables.data.pictures import Frame, center_crop, decode
+from trainables.data.pictures import center_crop, decode
 from trainables.errors import DataError
 
 IMAGES, SIZE = 11, 16

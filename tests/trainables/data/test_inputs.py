@@ -1,6 +1,7 @@
 """Further inputs of images and captions: read, laid beside tokens, gathered, described, and refused by name."""
 
 import json
+import mmap
 from pathlib import Path
 
 import numpy as np
@@ -102,6 +103,25 @@ def test_inputs_are_gathered_by_image_and_caption(folder: Path) -> None:
     assert captions.of_captions["roles"].shape == (2, 10)
 
 
+def test_arrays_are_mapped_and_not_read(folder: Path) -> None:
+    np.save(folder / "region_lengths.npy", np.array([1, 2, 3, 1, 1, 1]))
+    train = load_dataset("pets", folder.parent, features="regions", inputs=["boxes", "experts"]).splits["train"]
+    assert train.columns.keys() == {"boxes", "experts.audio", "experts.face"}
+    assert all(isinstance(column.values.base, mmap.mmap) for column in train.columns.values())
+    assert isinstance(train.features.base, mmap.mmap) and train.feature_lengths is not None
+
+
+def test_a_file_of_role_labels_in_the_form_of_hgr_is_read_as_ours_is(folder: Path) -> None:
+    (ours, theirs) = (folder / "graphs.jsonl", folder / "sent2rolegraph.augment.json")
+    of_ours = load_dataset("pets", folder.parent, features="regions", inputs=["role_graphs"]).splits["train"]
+    ours.unlink()
+    theirs.write_text(json.dumps({CAPTION: [GRAPH["nodes"], [["0", "1", "ROOT"], ["1", "2", "ARG0"]]]}))
+    read = load_dataset("pets", folder.parent, features="regions", inputs=["role_graphs"]).splits["train"]
+    for mine, other in ((of_ours.token_numbers, read.token_numbers), (of_ours.caption_numbers, read.caption_numbers)):
+        assert mine.keys() == other.keys() and all(np.array_equal(mine[name], other[name]) for name in mine)
+    assert "sent2rolegraph" in describe_dataset("pets", folder.parent).inputs["role_graphs"]["file"]
+
+
 def test_every_input_is_in_the_digest(folder: Path) -> None:
     def digest() -> dict[str, str]:
         return {
@@ -138,7 +158,12 @@ def test_describe_counts_inputs(folder: Path) -> None:
         "shape": [IMAGES, 2, 5],
         "dtype": "float32",
         "missing": 1,
+        "members": [1, 2],
     }
+    assert [description.inputs[name]["sentences"] for name in ("parses", "role_graphs")] == [1, 1]
+    np.save(folder / "region_lengths.npy", np.array([1, 2, 3, 1, 1, 1]))
+    regions = describe_dataset("pets", folder.parent).features["regions"]
+    assert {split: about["members"] for split, about in regions.items()} == {key: [1, 3] for key in regions}
     assert list(description.inputs) == ["boxes", "experts.audio", "experts.face", "parses", "role_graphs"]
 
 
@@ -159,6 +184,27 @@ DAMAGES = {
     "fewer regions": (array(BOX[:, :2]), f"has 2 boxes an image, but features_regions.npy has {REGIONS} regions"),
     "NaN": (array(np.where(BOX == 0.5, np.nan, BOX).astype(np.float32)), "6 rows hold NaN or infinity"),
     "fewer rows": (array(BOX[:5]), "5 rows for 6 images; there must be one row an image"),
+    "a box outside": (
+        array(np.where(np.arange(6)[:, None, None] == 4, np.float32(1.5), BOX)),
+        "row 4, region 0: must be x1, y1, x2, y2 in [0, 1]",
+    ),
+    "NaN in an expert": (array(np.full((6, 3), np.nan, np.float32), "experts/face.npy"), "row 0 (0.jpg)"),
+    "fewer rows of an expert": (array(np.ones((5, 3), np.float32), "experts/face.npy"), "5 rows for 6 images"),
+    "fewer lengths": (array(np.ones(5, int), "experts/audio_lengths.npy"), "whole numbers of shape (6,), got int64"),
+    "lengths without an array": (
+        array(np.ones(6, int), "experts/voice_lengths.npy"),
+        "voice_lengths.npy: has no array of that name",
+    ),
+    "an expert of one number": (array(np.ones(6, np.float32), "experts/face.npy"), "got (6,)"),
+    "a torn expert": (
+        lambda folder: (folder / "experts" / "face.npy").write_bytes(b"\x93NUMPY"),
+        "face.npy: cannot be read as an .npy array",
+    ),
+    "fewer frames than lengths": (array(np.full(6, 4), "region_lengths.npy"), "a length must be from 0 to 3, got 4"),
+    "a word left out": (
+        text("captions.conllu", conllu().replace("\n3\t", "\n4\t")),
+        "must be word 3 with the number of its head",
+    ),
     "torn array": (
         lambda folder: (folder / "boxes.npy").write_bytes((folder / "boxes.npy").read_bytes()[:-9]),
         "9 bytes are missing at its end",
@@ -217,6 +263,20 @@ def test_a_damaged_file_is_named_before_any_training(folder: Path, damage, probl
     assert any(problem in line and str(folder) in line for line in found), found
     with pytest.raises(DataError):
         load_dataset("pets", folder.parent, features="regions", inputs=list(INPUTS))
+
+
+@pytest.mark.parametrize("name", ["captions.conllu", "graphs.jsonl"])
+def test_a_file_with_a_sentence_too_few_names_the_caption(folder: Path, name: str) -> None:
+    dataset = json.loads((folder / "dataset_pets.json").read_text())
+    for number, image in enumerate(dataset["images"]):
+        image["sentences"] = [{"raw": f"cat number {number}"}]
+    (folder / "dataset_pets.json").write_text(json.dumps(dataset))
+    parses = [conllu([("cat", 0, "root"), ("number", 1, "x"), (str(n), 2, "x")]) for n in range(IMAGES)]
+    graphs = [json.dumps({"sentence": f"cat number {n}", "nodes": {}, "edges": []}) + "\n" for n in range(IMAGES)]
+    for file, lines in (("captions.conllu", parses), ("graphs.jsonl", graphs)):
+        (folder / file).write_text("".join(lines[: -1 if file == name else None]))
+    (problem,) = describe_dataset("pets", folder.parent).problems
+    assert problem.startswith(f"{folder / name}: has no sentence for 1 caption, the first 'cat number 5'")
 
 
 def test_a_missing_input_is_named(folder: Path) -> None:

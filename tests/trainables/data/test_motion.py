@@ -18,7 +18,11 @@ from trainables.evaluation import encode_captions, encode_images, evaluating
 from trainables.trial import Trial
 
 OPPOSITE = {"left": "right", "right": "left", "up": "down", "down": "up"}
-SYSTEMS = {"vsepp": {"pooling": "gpo"}, "hgr": {"dropout": 0.0, "graph_dropout": 0.0}}
+SYSTEMS = {
+    "vsepp": {"pooling": "gpo"},
+    "hgr": {"dropout": 0.0, "graph_dropout": 0.0},
+    "ce": {"clusters": 4, "text_clusters": 8},
+}
 CLIPS = 40
 
 
@@ -67,7 +71,7 @@ def test_the_dataset_is_described_without_problems(root: Path) -> None:
     description = describe_dataset("plain", root)
     assert description.problems == []
     assert {name: split["images"] for name, split in description.splits.items()} == {"train": 32, "val": 4, "test": 4}
-    assert list(description.inputs) == ["boxes", "role_graphs"]
+    assert list(description.inputs) == ["boxes", "experts.frames", "role_graphs"]
 
 
 def test_the_second_clip_of_a_pair_is_the_first_in_reverse(root: Path) -> None:

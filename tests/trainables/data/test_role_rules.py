@@ -1,10 +1,15 @@
 """Role graphs by rules: what plays which role in which verb."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from trainables.data.parses import Word
 from trainables.data.role_graphs import ROLES
-from trainables.data.role_rules import chunk_graph, role_graph
+from trainables.data.role_rules import ROLE_OF, chunk_graph, role_graph
+
+ROOT = Path(__file__).parents[3]
 
 ROLES_BY_RULES = {
     "V",
@@ -96,6 +101,15 @@ def test_a_circle_of_heads_ends() -> None:
 
 def test_roles_are_those_of_the_model() -> None:
     assert set(ROLES) >= ROLES_BY_RULES
+
+
+def test_the_documents_list_the_rules() -> None:
+    page = (ROOT / "docs" / "reference" / "data.md").read_text()
+    rows = [re.findall(r"`([^`]+)`", line) for line in page.splitlines() if re.match(r"\| `(V|ARG|NOUN)", line)]
+    listed = {name: row for row in rows for name in row if name in ROLES}
+    assert listed.keys() == ROLES_BY_RULES
+    assert {relation for row in rows for relation in row if relation not in ROLES} == ROLE_OF.keys()
+    assert all(relation in listed[role] for relation, role in ROLE_OF.items())
 
 
 def test_chunks_are_cut_at_punctuation_and_function_words() -> None:

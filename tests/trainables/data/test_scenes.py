@@ -3,9 +3,12 @@ import os
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tests.support.commands import run_command as main
 from trainables.data.scenes import generate, grammar
+from trainables.data.scenes.descriptor import describe_picture
 from trainables.data.scenes.generate import generate_scenes, split_of
 from trainables.data.scenes.grammar import NOUNS, RELATION_PHRASES, write_captions
 from trainables.data.scenes.render import render_pixels
@@ -48,7 +51,7 @@ def test_pixels_and_captions_are_the_same_on_every_machine() -> None:
 def test_folder_is_the_same_on_every_machine(tmp_path: Path) -> None:
     """JPEG files and features too, which depend on the locked Pillow's encoder and decoder."""
     generate_scenes(tmp_path / "scenes", images=20, seed=0)
-    assert digest_of(tmp_path / "scenes")[:16] == "51d1e6ca76b12c27"
+    assert digest_of(tmp_path / "scenes")[:16] == "d2286850abdeb8bb"
 
 
 @pytest.mark.proof
@@ -67,6 +70,44 @@ def test_goes_through_the_coco_loader_without_a_problem(made: Path) -> None:
     assert [split["images"] for split in told.splits.values()] == [240, 30, 30]
     assert all(split["captions_per_image"] == (5, 5) for split in told.splits.values())
     assert all(split["image_files"] == split["images"] for split in told.splits.values())
+
+
+def test_boxes_are_those_of_the_regions(made: Path) -> None:
+    """What lies outside a box does not change the values of its region; what lies inside changes them."""
+    boxes = np.load(made / "boxes.npy")
+    assert boxes.shape == (300, 16, 4) and (boxes == boxes[0]).all()
+    assert describe_dataset("scenes", made.parent).inputs["boxes"]["shape"] == [300, 16, 4]
+    pixels = render_pixels(SCENES[0], 0, 0)
+    height, width = pixels.shape[:2]
+    plain = describe_picture(pixels)[1]
+    for region in (0, 3, 5, 12, 15):
+        x1, y1, x2, y2 = (boxes[0, region] * [width, height, width, height]).round().astype(int)
+        inside = np.zeros((height, width), bool)
+        inside[y1:y2, x1:x2] = True
+        # A gradient looks one pixel further.
+        near = np.zeros_like(inside)
+        near[max(0, y1 - 1) : y2 + 1, max(0, x1 - 1) : x2 + 1] = True
+        for kept, is_equal in ((near, True), (~inside, False)):
+            changed = describe_picture(np.where(kept[..., None], pixels, 255 - pixels))[1]
+            assert (changed[region] == plain[region]).all() == is_equal
+
+
+@pytest.mark.parametrize("graph", ["published", "paper"])
+def test_gsmn_trains_on_scenes(graph: str, tmp_path: Path) -> None:
+    generate_scenes(tmp_path / "scenes", images=20)
+    training = {"epochs": 2, "batch_size": 8, "embedding_size": 16, "word_size": 8, "learning_rate": 0.003}
+    settings = {"dataset": "scenes", "model": "gsmn", "loss": "triplet_sh", "model_parameters.graph": graph}
+    settings |= {f"training.{key}": value for key, value in training.items()}
+    options = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+    assert main(["train", *options, "--data-root", str(tmp_path), "--output", str(tmp_path / "runs")]) == 0
+
+
+def test_scenes_of_an_earlier_version_get_their_boxes(tmp_path: Path) -> None:
+    generate_scenes(tmp_path / "scenes", images=10)
+    before = digest_of(tmp_path / "scenes")
+    (tmp_path / "scenes" / "boxes.npy").unlink()
+    assert not generate_scenes(tmp_path / "scenes", images=10)
+    assert digest_of(tmp_path / "scenes") == before
 
 
 @pytest.mark.parametrize("images", [10, 11, 19, 300, 2000])

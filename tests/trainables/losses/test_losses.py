@@ -10,6 +10,7 @@ from torch import Tensor
 from tests.trainables.losses import oracle
 from tests.trainables.losses.batches import LABELS, STRUCTURES, batches, five_each, one_to_one, random_cosines
 from trainables.errors import ConfigError
+from trainables.loss_parameters import LOSS_TABLE
 from trainables.losses import LOSSES, Loss, NotANumberError, build_loss
 
 STACKED: dict[str, dict[str, Any]] = {
@@ -51,6 +52,12 @@ STACKED: dict[str, dict[str, Any]] = {
 }
 
 
+def test_every_loss_has_a_formula_and_is_stacked() -> None:
+    """Tests of gradients, banks and micro-batches take the cases of ``oracle``."""
+    cases = [*oracle.CASES.values(), *oracle.EXPECTED_WARP.values()]
+    assert {case.name for case in cases} == LOSS_TABLE.keys() == STACKED.keys()
+
+
 SEED = 7
 
 
@@ -89,9 +96,9 @@ def test_gradient_is_that_of_the_formula(case: oracle.Case) -> None:
         value, gradient = value_and_gradient(build_loss(case.name, **case.parameters), similarity, positives, ignore)
         leaf = similarity.clone().requires_grad_()
         expected = oracle.loss(case, leaf, positives, ignore)
-        torch.testing.assert_close(value, expected.detach(), rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(value, expected.detach(), rtol=1e-10, atol=1e-10)
         (expected + 0 * leaf.sum()).backward()
-        torch.testing.assert_close(gradient, leaf.grad, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(gradient, leaf.grad, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -100,6 +107,14 @@ def test_collapsed_scores_have_finite_gradients(name: str) -> None:
         for score in (1.0, -1.0, 0.0):
             value, gradient = value_and_gradient(build_loss(name), torch.full(positives.shape, score), positives)
             assert value.isfinite() and gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("case", oracle.CASES.values(), ids=oracle.CASES)
+def test_similarities_without_bounds_have_finite_gradients(case: oracle.Case) -> None:
+    loss = build_loss(case.name, **case.parameters)
+    for positives in (*STRUCTURES.values(), LABELS):
+        value, gradient = value_and_gradient(loss, 200 * random_cosines(*positives.shape, seed=3).float(), positives)
+        assert value.isfinite() and gradient.isfinite().all()
 
 
 @pytest.mark.parametrize("structure", ["captions", "many_to_many", "labels"])

@@ -134,6 +134,15 @@ def test_the_order_of_members_counts_for_nothing() -> None:
     torch.testing.assert_close(first, second)
 
 
+def test_experts_may_have_any_names() -> None:
+    """Torch takes no dots in the name of a module, and no name of its own methods."""
+    torch.manual_seed(2)
+    names = {"experts.a": "experts.i3d.rgb", "experts.b": "experts.keys"}
+    model = CE({"i3d.rgb": (3, True), "keys": (4, True)}, 9, 6, 5, clusters=2, text_clusters=2)
+    encoded = model.encode_images({names[name]: expert for name, expert in clips().items()})
+    assert encoded.vectors.shape == (3, 2, 7) and encoded.vectors[..., -1].tolist() == [[1, 1], [0, 1], [1, 0]]
+
+
 def test_a_batch_without_members_of_an_expert_trains() -> None:
     model, experts = made().train(), clips()
     experts["experts.a"] = Sets(torch.zeros(3, 2, 3), torch.zeros(3, dtype=torch.long))

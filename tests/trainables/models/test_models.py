@@ -9,13 +9,15 @@ from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables.config import TrialConfig
 from trainables.data.batches import Batch, ResidentSplit, pair_batches
 from trainables.data.dataset import Dataset
+from trainables.evaluation import similarities
 from trainables.losses import build_loss
-from trainables.model_parameters import FEATURES, MODEL_PARAMETERS
+from trainables.model_parameters import FEATURES, MODEL_PARAMETERS, MODEL_TABLE
 from trainables.models import MODELS, build_model
-from trainables.models.scan import SCAN
+from trainables.models.scan import AGGREGATIONS, PARAMETERS, SCAN
 from trainables.models.vsepp import VSEPP
 from trainables.models.vsrn import RegionReasoning
 from trainables.optimizers import build_optimizer
+from trainables.representations import Sets
 from trainables.training_steps import finish, train_epoch
 from trainables.trial import run_trial
 
@@ -80,6 +82,27 @@ def test_images_and_captions_of_models_that_compare_by_cosine_are_unit_vectors(n
     (batch,) = batches_of(data, [torch.arange(0, 80, 5)])
     for vectors in (model.encode_images(3 * batch.images), model.encode_captions(batch.tokens, batch.lengths)):
         torch.testing.assert_close(vectors.norm(dim=1), torch.ones(16))
+
+
+BOUNDED = [case for case in CASES if MODEL_TABLE[case.values[0]].is_bounded(case.values[1])]
+
+
+@pytest.mark.parametrize("name, parameters, loss", BOUNDED)
+def test_similarities_that_are_said_to_be_bounded_are(name: str, parameters: dict, loss: str) -> None:
+    config = config_for(name, parameters, loss)
+    data = data_for(config)
+    (batch,) = batches_of(data, [torch.arange(0, 80, 5)])
+    with torch.no_grad():
+        assert float(similarities(build_model(config, data), batch).abs().max()) <= 1 + 1e-5
+
+
+@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+def test_scan_says_whether_equal_sets_have_a_similarity_above_1(aggregation: str) -> None:
+    model = SCAN(4, 5, 2, 3, aggregation=aggregation)
+    equal = Sets(torch.tensor([[[0.6, 0.8]] * 3]), torch.tensor([3]))
+    above = float(model.compare_sets(equal, equal)) > 1 + 1e-5
+    assert MODEL_TABLE["scan"].is_bounded({"aggregation": aggregation}) == (not above)
+    assert MODEL_TABLE["scan"].is_bounded({}) == (PARAMETERS["aggregation"].default in ("mean", "max"))
 
 
 def test_wsabie_stays_in_the_ball_after_every_step() -> None:

@@ -43,6 +43,11 @@ MISTAKES = {
     "detached": ("return (similarity.detach() * similarity)[positives].sum()", "gradient", "finite differences say"),
     "one direction": ("return similarity.max(1).values.sum()", "transpose", "treats the two directions differently"),
     "zero at the end": ("return similarity.sum() / scale", "value", "for 5 pairs with scale=0.0; logarithms"),
+    "cosines alone": (
+        "return (1.01 - similarity**2).sqrt()[positives].sum()",
+        "range",
+        "outside [-1, 1]: the loss needs",
+    ),
     "two": ("return similarity[positives].std()", "batches of two", ""),
 }
 

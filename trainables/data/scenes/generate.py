@@ -7,7 +7,8 @@ classes.
     annotations/captions_scenes.json    COCO captions; ``info`` holds the arguments
     dataset_scenes.json                 the splits, in the order of the feature rows
     features_global.npy                 float16 (images, D), unit rows
-    features_regions.npy                float16 (images, 16, D)
+    features_regions.npy                float16 (images, 16, D): the cells of a grid
+    boxes.npy                           float32 (images, 16, 4): the box of each cell
     features_global.json, features_regions.json     the digest of the images that have these features
 
 The class of a picture of ``classes`` is its colour and shape::
@@ -35,16 +36,17 @@ from PIL import Image as Picture
 
 from trainables.allotment import usable_cpus
 from trainables.data.corpus import Image
+from trainables.data.extract import BOXES, grid_boxes
 from trainables.data.features import images_digest
 from trainables.data.formats.labels import COLUMNS, FILE
-from trainables.data.scenes.descriptor import DESCRIPTION, describe_picture, finish_global, finish_regions
+from trainables.data.scenes.descriptor import DESCRIPTION, GRID, describe_picture, finish_global, finish_regions
 from trainables.data.scenes.grammar import write_captions
 from trainables.data.scenes.motion import write_motion
 from trainables.data.scenes.render import render_jpeg
 from trainables.data.scenes.scene import COLOURS, SHAPES, SIDE, Scene, draw_scene, draw_single, random_generator
 from trainables.data.text_files import LARGEST_FILE
 from trainables.errors import ConfigError, DataError
-from trainables.files import read_state, whole_directory
+from trainables.files import read_state, whole_directory, writing_whole
 
 VERSION = 1
 """Version of the generator, increased when equal seeds give other pictures, captions or features."""
@@ -82,7 +84,16 @@ def generate_scenes(
         raise ConfigError(f"images must be from {SMALLEST} to {LARGEST}, got {images}")
     info = {"generator": "scenes", "version": VERSION, "images": images, "seed": seed}
     write = partial(_write_scenes, info=info, on_progress=on_progress)
-    return _write_once(target, info, lambda folder: read_state(folder / _ANNOTATIONS, LARGEST_FILE)["info"], write)
+    is_new = _write_once(target, info, lambda folder: read_state(folder / _ANNOTATIONS, LARGEST_FILE)["info"], write)
+    if not (target / BOXES).exists():
+        # A dataset of version 0.2 has none.
+        _write_boxes(target, images)
+    return is_new
+
+
+def _write_boxes(folder: Path, images: int) -> None:
+    with writing_whole(folder / BOXES) as file:
+        np.save(file, grid_boxes(images, GRID * GRID), allow_pickle=False)
 
 
 def _write_once(
@@ -163,6 +174,7 @@ def _write_scenes(folder: Path, info: dict[str, Any], on_progress: Callable[[int
     for kind, rows in features.items():
         np.save(folder / f"features_{kind}.npy", rows)
         _write_json(folder / f"features_{kind}.json", {"images_digest": order, "descriptor": DESCRIPTION})
+    _write_boxes(folder, images)
 
 
 def _on_all_cores(render: Callable[[int], Described], images: int) -> Iterator[Described]:

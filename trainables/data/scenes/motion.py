@@ -6,6 +6,7 @@
     features_global.npy                 float16 (clips, D): mean over the frames
     features_regions.npy                float16 (clips, F, D): the frames in their order, padded with zeros
     region_lengths.npy                  number of frames of each clip
+    experts/frames.npy                  the same frames and numbers as an expert, with experts/frames_lengths.npy
     boxes.npy                           float32 (clips, F, 4): the box of the thing in each frame
     graphs.jsonl                        the role graph of each caption: the thing, its verb and the direction
     motion.json                         the arguments of the generator
@@ -25,6 +26,7 @@ from PIL import Image as Picture
 
 from trainables.data.corpus import SPLITS, Image
 from trainables.data.features import images_digest
+from trainables.data.inputs import lengths_file
 from trainables.data.scenes.descriptor import describe_picture
 from trainables.data.scenes.render import render_pixels
 from trainables.data.scenes.scene import COLOURS, SHAPES, SIDE, Scene, Thing, pick, random_generator
@@ -89,9 +91,11 @@ def write_motion(folder: Path, info: dict[str, Any], on_progress: Callable[[int]
         (folder / "splits" / f"{split}.txt").write_text("".join(f"{number:06d}\n" for number in numbers))
     order = images_digest([Image("", f"{number:06d}", "", "", ()) for number in range(clips)])
     lengths = np.array([len(frames) for frames in features])
-    np.save(folder / "region_lengths.npy", lengths)
     np.save(folder / "boxes.npy", _padded(boxes, np.float32))
-    np.save(folder / "features_regions.npy", _padded(features, np.float16))
+    (folder / "experts").mkdir()
+    for frames_file in (folder / "features_regions.npy", folder / "experts" / "frames.npy"):
+        np.save(frames_file, _padded(features, np.float16))
+        np.save(lengths_file(frames_file), lengths)
     np.save(folder / "features_global.npy", np.stack([frames.mean(0) for frames in features]).astype(np.float16))
     for kind in ("global", "regions"):
         (folder / f"features_{kind}.json").write_text(json.dumps({"images_digest": order}))
