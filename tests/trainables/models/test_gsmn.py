@@ -11,7 +11,7 @@ from torch.nn.functional import normalize
 
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.errors import ConfigError
-from trainables.models import gsmn
+from trainables.models import block_products, gsmn
 from trainables.models.gsmn import BLOCKS, GSMN, KERNELS
 from trainables.representations import Sets
 
@@ -153,8 +153,10 @@ def test_neighbours_change_a_region_only_in_the_graph_of_the_paper() -> None:
         assert bool((before[:, 2] != after[:, 2]).any()) == differs
 
 
+@pytest.mark.parametrize("tile", [1, block_products.TILE])
 @pytest.mark.parametrize("graph", ["published", "paper"])
-def test_gradients_are_those_of_differences(graph: str) -> None:
+def test_gradients_are_those_of_differences(graph: str, tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block_products, "TILE", tile)
     images, _ = example()
     model, lengths = model_of(graph, "dense"), torch.tensor([2, 1])
     inside = (torch.arange(2) < lengths[:, None])[..., None]
@@ -187,11 +189,19 @@ def test_narrow_kernels_have_a_gradient_and_where_all_are_0_no_weight() -> None:
 def test_blocks_of_pairs_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     images, captions = example()
     model = model_of("paper", "sparse")
-    with torch.no_grad():
-        whole = model.compare_sets(images, captions)
-        monkeypatch.setattr(gsmn, "AT_A_TIME", 1)
-        monkeypatch.setattr(gsmn, "GROUP", 1)
-        torch.testing.assert_close(model.compare_sets(images, captions), whole)
+
+    def compared() -> tuple[Tensor, ...]:
+        vectors = [part.vectors.clone().requires_grad_() for part in (images, captions)]
+        found = model.compare_sets(
+            *(Sets(own, part.lengths) for part, own in zip((images, captions), vectors, strict=True))
+        )
+        # Centres of boxes and places of heads, which follow the vector, have no gradient.
+        return found, *(part[..., :32] for part in torch.autograd.grad(found.square().sum(), vectors))
+
+    whole = compared()
+    for module, name in ((gsmn, "AT_A_TIME"), (gsmn, "GROUP"), (block_products, "TILE"), (block_products, "CACHED")):
+        monkeypatch.setattr(module, name, 1)
+        torch.testing.assert_close(compared(), whole)
 
 
 def test_embedding_size_must_have_equal_parts() -> None:
