@@ -54,7 +54,9 @@ PROOFS = {
     "tests/integration/test_regress.py": ("orchestrator/regression/rerun.py",),
     "tests/integration/test_claims_rerun.py": ("orchestrator/claims/reruns.py", "orchestrator/claims/"),
     "tests/integration/test_plugin_search.py": ("orchestrator/experiment/plugins.py", "trainables/plugins/"),
-    "tests/integration/test_graph_models_search.py": ("trainables/models/gsmn.py", "trainables/models/hgr.py"),
+    "tests/integration/test_graph_models_search.py": (
+        *("trainables/models/gsmn.py", "trainables/models/block_products.py", "trainables/models/hgr.py"),
+    ),
     "tests/integration/test_clip_search.py": ("trainables/models/clip.py", "trainables/encoders/"),
     "tests/integration/test_registry.py": ("orchestrator/tracking/", "orchestrator/winners/"),
     "tests/integration/test_secrets.py": ("orchestrator/tracking/address.py",),
