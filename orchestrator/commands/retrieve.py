@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.commands.options import DataRoot, Device, Json, Output, TrackingUri, TrustPlugins
-from orchestrator.report.queries import Item, find_pictures, retrieved_items, write_retrieved
+from orchestrator.report.queries import Item, find_pictures, pictures_note, retrieved_items, write_retrieved
 from orchestrator.text.terminal import make_console, make_table, say
 from orchestrator.text.wording import number_text
 from orchestrator.tracking.registry import fetch_champion, find_store
@@ -61,8 +61,9 @@ def retrieve(
         picture, missing = find_pictures(retriever.about["config"]["dataset"], data_root)
         asked_for = Item(caption or image or "", "" if captions else picture(caption or image or ""))
         items = retrieved_items(answers, captions, picture)
+        note = pictures_note(items if captions else [asked_for], missing)
         try:
-            write_retrieved(model, asked_for, [*doubts, *filter(None, [missing])], items, html)
+            write_retrieved(model, asked_for, [*doubts, *filter(None, [note])], items, html)
         except OSError as error:
             raise ConfigError(f"--html {html}: cannot be written: {error.strerror}") from None
         say(f"page: {html}", error=True)

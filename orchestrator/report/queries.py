@@ -320,6 +320,13 @@ def retrieved_items(
     ]
 
 
+def pictures_note(items: Sequence[Item], missing: str) -> str:
+    """Return why a page of images has no pictures, of which ``missing`` may be known; empty if it has any."""
+    if missing or any(item.image for item in items):
+        return missing
+    return "The page has no pictures: the files of these images are not in the data root, or are links out of it."
+
+
 def write_retrieved(model: str, query: Item, notes: Sequence[str], items: Sequence[Item], path: Path) -> None:
     """Write the answers of a model to one query, best first, as a page, whole, or not at all; every string is escaped.
 

@@ -22,6 +22,7 @@ from orchestrator.report.queries import (
     ask_model,
     compared_queries,
     find_pictures,
+    pictures_note,
     retrieved_items,
     write_retrieved,
 )
@@ -234,6 +235,10 @@ def test_pictures_are_those_of_the_dataset_where_it_is_there(root: Path, tmp_pat
     picture, missing = find_pictures("scenes", tmp_path)
     assert picture("scene_000001.jpg") == ""
     assert missing.startswith("The page has no pictures: ")
+    shown, hidden = Item("a", "data:image/jpeg;base64,"), Item("b")
+    assert pictures_note([hidden], missing) == missing
+    assert pictures_note([hidden, shown], "") == ""
+    assert pictures_note([hidden], "").startswith("The page has no pictures: the files of these images are not in")
 
 
 def test_a_clip_is_shown_moving(root: Path) -> None:
