@@ -90,16 +90,17 @@ def test_a_killed_search_of_graphs_resumes_to_the_same_epochs(clips: Path) -> No
 
 def test_gsmn_is_searched_on_scenes_whose_boxes_come_with_them(tmp_path: Path) -> None:
     folder = tmp_path / "runs"
-    generated = run(folder, "data", "generate", "scenes", "--images", "40", "--out", str(tmp_path / "data" / "scenes"))
+    generated = run(folder, "data", "generate", "scenes", "--images", "120", "--out", str(tmp_path / "data" / "scenes"))
     assert generated.returncode == 0, generated.stderr
     described = run(folder, "data", "describe", "scenes")
-    assert "input boxes: boxes.npy (40, 16, 4) float32" in described.stdout, described.stdout
+    assert "input boxes: boxes.npy (120, 16, 4) float32" in described.stdout, described.stdout
     experiment = {
         "name": "scenes",
         "datasets": ["scenes"],
         "models": ["gsmn"],
-        "losses": ["triplet_sh", "nt_xent"],
-        "training": {**SMALL, "cocos_every": 0},
+        "losses": ["nt_xent"],
+        # Enough to be above chance, without which there is no champion.
+        "training": {"epochs": 6, "batch_size": 16, "embedding_size": 32, "learning_rate": 0.005, "cocos_every": 0},
         "overrides": [{"model_parameters": {"graph": "paper"}}],
         "search": {"sampler": "random", "trials": 1},
         "scheduler": {"name": "none"},
@@ -111,7 +112,7 @@ def test_gsmn_is_searched_on_scenes_whose_boxes_come_with_them(tmp_path: Path) -
     assert {row["state"] for row in trials_of(folder, "scenes")} == {"finished"}
     asked = run(folder, "retrieve", "a red circle", "--dataset", "scenes", "--json")
     assert asked.returncode == 0, asked.stderr
-    assert len(json.loads(asked.stdout)["answers"]) == 4
+    assert len(json.loads(asked.stdout)["answers"]) == 10
 
 
 def test_queries_and_passages_are_searched_killed_and_asked(tmp_path: Path) -> None:
