@@ -212,7 +212,7 @@ def _choices(
     if setting is None and _has(published.get(own.study, ()), own):
         return None
     searched = (trial for trial in confirmation.history.stage(Stage.SEARCH) if trial.study == own.study)
-    return sum(trial.has_ended and _has([setting or {}], trial) for trial in searched)
+    return sum(trial.has_ended and not trial.is_zero_shot and _has([setting or {}], trial) for trial in searched)
 
 
 def _has(settings: Iterable[Mapping[str, object]], trial: Trial) -> bool:

@@ -426,7 +426,7 @@ def race_names(history: History, race: Race) -> dict[str, str]:
     several = len({trial.config.model for trial in trials.values()}) > 1
     names = {}
     for label, trial in trials.items():
-        loss = loss_of_model(trial.config.loss, trial.config.model if several else None)
+        loss = loss_of_model(trial.compared_loss, trial.config.model if several else None)
         names[label] = at_setting(loss, trial.parameters)
     counts = Counter(names.values())
     return {label: f"{name} {label.rpartition('-')[2]}" if counts[name] > 1 else name for label, name in names.items()}

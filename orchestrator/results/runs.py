@@ -61,7 +61,8 @@ class Runs:
         is_repeated: Whether the runs are of repeated searches, also where a single one is left.
         is_constant: Whether neither a training nor a search could give it another value, as of a pretrained model that
             is not trained; it has a single run.
-        trials: Trials of each of the repeated searches; ``None`` where there are none, or they differ.
+        trials: Trials of each of the repeated searches; of a claim's cell those of the one search whose best it is.
+            ``None`` where there are none, or they differ.
         luck: Metric -> variance of the best setting over repeated searches by all their trials, see ``luck``; without a
             metric where it is not known.
 

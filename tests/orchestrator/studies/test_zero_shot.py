@@ -12,10 +12,11 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.points import best_points, differing
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.answers import Summary
-from orchestrator.results.confirmation import current_plans, trainings_of
+from orchestrator.results.confirmation import current_plans, race_names, trainings_of
 from orchestrator.results.confirmation_plan import best_of_searches, choose_candidates, published_default, wanted_plans
 from orchestrator.results.luck import variance_of_best
 from orchestrator.results.questions import answer_questions
+from orchestrator.results.race import Race
 from orchestrator.studies.study import Studies
 from tests.support.experiments import make_experiment, open_test, reopened, start
 from trainables.errors import ConfigError
@@ -50,6 +51,8 @@ def test_it_comes_first_is_not_trained_and_no_sampler_sees_it(ledger: Ledger, sa
     assert first.config.training.epochs == 1 and first.config.model_parameters["trained"] == "none"
     assert second.params.keys() == {"temperature", "model.rank"} and second.config.training.epochs == 6
     assert "trained" not in second.config.model_parameters
+    named = race_names(ledger.history, Race((), {first.id: 1, second.id: 1}, None, 2))
+    assert named[first.id].startswith("Zero-shot") and named[second.id].startswith("NT-Xent")
     finish(ledger, studies, first, 300.0)
     known = studies._studies[STUDY].known()
     assert [trial.params for trial in known.all()] == [second.params]
